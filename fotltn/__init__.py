@@ -1,0 +1,48 @@
+"""FOT-LTN: learning with time-stamped facts and first-order temporal axioms.
+
+The language part loads without torch; what evaluates loads it on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fotltn.errors import CheckError as CheckError
+from fotltn.errors import DataError as DataError
+from fotltn.errors import FotError as FotError
+from fotltn.errors import ParseError as ParseError
+from fotltn.errors import SemanticsError as SemanticsError
+from fotltn.logic.check import check as check
+from fotltn.logic.check import check_formula as check_formula
+from fotltn.semantics.config import SEMANTICS as SEMANTICS
+from fotltn.semantics.config import Semantics as Semantics
+from fotltn.syntax.formula import Formula as Formula
+from fotltn.syntax.load import load_theory as load_theory
+from fotltn.syntax.load import parse_theory as parse_theory
+from fotltn.syntax.load import save_theory as save_theory
+from fotltn.syntax.parse import parse_formula as parse_formula
+from fotltn.syntax.show import show as show
+from fotltn.syntax.show import show_theory as show_theory
+from fotltn.syntax.theory import Theory as Theory
+
+if TYPE_CHECKING:
+    from fotltn.evaluate import evaluate as evaluate
+
+__version__ = "0.1.0"
+
+_LAZY = {"evaluate": "fotltn.evaluate"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs torch when it is asked for."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'fotltn' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -1,0 +1,162 @@
+"""Errors that say what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+_WIDTH = 100  # columns of source shown around a caret
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A named piece of text that errors can point into."""
+
+    name: str
+    text: str
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both from 1, of a character offset."""
+        line = self.text.count("\n", 0, offset) + 1
+        return line, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The characters `start` to `end` (exclusive) of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """Line number, from 1."""
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        """Column number, from 1."""
+        return self.source.position(self.start)[1]
+
+    def excerpt(self) -> str:
+        """The source line with carets under the span, cropped to a readable width."""
+        text = self.source.text
+        line, column = self.source.position(self.start)
+        begin = self.start - (column - 1)
+        end = text.find("\n", begin)
+        full = text[begin : end if end >= 0 else len(text)]
+        length = max(1, min(self.end - self.start, len(full) - (column - 1)))
+        left = max(0, column - 1 - _WIDTH // 2)
+        shown = full[left : left + _WIDTH]
+        carets = "^" * max(1, min(length, len(shown) - (column - 1 - left)))
+        before = "…" if left else ""
+        after = "…" if left + _WIDTH < len(full) else ""
+        gutter = f"{line:>5} | "
+        pad = " " * (len(gutter) - 2) + "| " + " " * (len(before) + column - 1 - left)
+        return f"{gutter}{before}{_printable(shown)}{after}\n{pad}{carets}"
+
+
+def _printable(text: str) -> str:
+    """Keep one column a character, so that carets stay aligned."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding about a text or a data file."""
+
+    message: str
+    span: Span | None = None
+    hint: str | None = None
+    severity: Severity = Severity.ERROR
+
+    def render(self) -> str:
+        """The finding as text: place, message, source line with carets, hint."""
+        lines = []
+        if self.span is None:
+            lines.append(f"{self.severity}: {self.message}")
+        else:
+            place = f"{self.span.source.name}:{self.span.line}:{self.span.column}"
+            lines += [f"{place}: {self.severity}: {self.message}", self.span.excerpt()]
+        if self.hint:
+            lines.append(f"      = {self.hint}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, object]:
+        """The finding for machines."""
+        where = self.span
+        return {
+            "severity": str(self.severity),
+            "message": self.message,
+            "hint": self.hint,
+            "source": where.source.name if where else None,
+            "line": where.line if where else None,
+            "column": where.column if where else None,
+        }
+
+
+class FotError(Exception):
+    """The root of all errors that are the input's fault, not ours."""
+
+    def __init__(self, *diagnostics: Diagnostic | str) -> None:
+        """Collect findings; a bare string is a finding without a place."""
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(
+            Diagnostic(d) if isinstance(d, str) else d for d in diagnostics
+        )
+        super().__init__("\n".join(d.render() for d in self.diagnostics))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from the findings, so that errors cross process boundaries."""
+        return (type(self), self.diagnostics)
+
+
+class ParseError(FotError, ValueError):
+    """The text is not in the language."""
+
+
+class CheckError(FotError, ValueError):
+    """The text is in the language, but names, sorts, arities or bounds do not fit."""
+
+
+class BuildError(FotError, TypeError):
+    """A formula was put together wrongly from Python."""
+
+
+class DataError(FotError, ValueError):
+    """Facts, tensors or files do not fit the theory."""
+
+
+class SemanticsError(FotError, ValueError):
+    """A semantics was asked for that does not exist."""
+
+
+class LimitError(FotError, ValueError):
+    """The input is larger than we promise to handle."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint naming the nearest known name, or None if nothing is near."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not close:
+        lowered = {n.lower(): n for n in names}
+        close = [lowered[name.lower()]] if name.lower() in lowered else []
+    return f"did you mean '{close[0]}'?" if close else None
+
+
+def listing(names: Iterable[str], limit: int = 12) -> str:
+    """Names in quotes for a message, cut after `limit`."""
+    quoted = [f"'{n}'" for n in names]
+    if len(quoted) > limit:
+        quoted = [*quoted[:limit], f"… {len(quoted) - limit} more"]
+    return ", ".join(quoted) if quoted else "none"

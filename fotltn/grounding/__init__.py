@@ -1,0 +1,1 @@
+"""Symbols to tables: facts on disk."""

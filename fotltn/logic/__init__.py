@@ -1,0 +1,1 @@
+"""Syntax trees to checked core formulas."""

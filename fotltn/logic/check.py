@@ -1,0 +1,275 @@
+"""Checking: a formula or theory of the syntax to the core language, or all its errors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from fotltn.errors import CheckError, Diagnostic, Severity, did_you_mean
+from fotltn.logic import core as c
+from fotltn.logic import desugar
+from fotltn.logic.scope import Binding, Cell, Scope, Symbols
+from fotltn.logic.signature import Signature, build_signature
+from fotltn.syntax import formula as f
+from fotltn.syntax import theory as th
+from fotltn.tree import events
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFormula:
+    """A core formula, its free variables in order of appearance, and the signature it fits."""
+
+    formula: c.Formula
+    free: tuple[c.Axis, ...]
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAxiom:
+    """An axiom in the core language."""
+
+    name: str
+    formula: c.Formula
+    weight: float
+    source: f.Formula
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTheory:
+    """A theory in which everything fits, with what is merely odd as warnings."""
+
+    signature: Signature
+    axioms: tuple[CheckedAxiom, ...]
+    warnings: tuple[Diagnostic, ...]
+
+
+def check(theory: th.Theory) -> CheckedTheory:
+    """Check a theory.
+
+    Raises:
+        CheckError: with every error of every declaration and axiom.
+    """
+    signature, found = build_signature(theory.declarations)
+    symbols = Symbols(signature)
+    axioms = []
+    names: dict[str, th.Axiom] = {}
+    intern: dict[c.Core, c.Core] = {}
+    for axiom in theory.axioms:
+        if axiom.name in names:
+            first = names[axiom.name].span
+            where = f"first at {first.source.name}:{first.line}" if first else None
+            found.append(Diagnostic(f"two axioms are named '{axiom.name}'", axiom.span, where))
+        names.setdefault(axiom.name, axiom)
+        scope = _resolve(axiom.formula, symbols)
+        found += scope.diagnostics
+        found += _free_errors(scope, symbols)
+        if not _errors(scope.diagnostics) and not scope.free:
+            formula = _lower(axiom.formula, scope, intern)
+            axioms.append(CheckedAxiom(axiom.name, formula, axiom.weight, axiom.formula))
+    if errors := _errors(found):
+        raise CheckError(*errors)
+    found += _unused(theory, symbols)
+    return CheckedTheory(signature, tuple(axioms), tuple(found))
+
+
+def check_formula(
+    formula: f.Formula, signature: Signature | None = None, *, constants: Collection[str] = ()
+) -> CheckedFormula:
+    """Check one formula, which may have free variables.
+
+    Args:
+        formula: the formula.
+        signature: what it may use. Without one, predicates, functions, relations and sorts are
+            taken from how the formula uses them.
+        constants: names that, where nothing binds them, are entities and not free variables.
+
+    Raises:
+        CheckError: with every error of the formula.
+    """
+    symbols = Symbols(signature or Signature(), infer=signature is None)
+    for name in constants:
+        symbols.constants.setdefault(name, Cell())
+    scope = _resolve(formula, symbols)
+    if errors := _errors(scope.diagnostics):
+        raise CheckError(*errors)
+    lowered = _lower(formula, scope, {})
+    free = tuple(_axis(b) for b in scope.free.values())
+    return CheckedFormula(lowered, free, signature or _inferred(symbols))
+
+
+def _resolve(formula: f.Formula, symbols: Symbols) -> Scope:
+    sorts = symbols.signature.sorts
+    scope = Scope(symbols, next(iter(sorts)) if len(sorts) == 1 else None)
+    scope.run(formula)
+    if symbols.infer:
+        _name_sorts(symbols, scope)
+    scope.settle()
+    return scope
+
+
+def _name_sorts(symbols: Symbols, scope: Scope) -> None:
+    """Name the sorts that a formula without a signature leaves open, by where they are used."""
+    places = [
+        *(
+            (f"{n}.{i + 1}", cell)
+            for n, cells in symbols.predicates.items()
+            for i, cell in enumerate(cells)
+        ),
+        *(
+            (f"{n}.{i + 1}", cell)
+            for n, cells in symbols.relations.items()
+            for i, cell in enumerate(cells)
+        ),
+        *(
+            (f"{n}.{i + 1}", cell)
+            for n, (cells, _) in symbols.functions.items()
+            for i, cell in enumerate(cells)
+        ),
+        *((n, result) for n, (_, result) in symbols.functions.items()),
+    ]
+    for name, cell in places:
+        if cell.sort is None:
+            cell.assign(f"<{name}>")
+    for name, cell in scope.open_sorts():
+        cell.assign(f"<{name}>")
+
+
+def _inferred(symbols: Symbols) -> Signature:
+    signature = Signature()
+    for name, cells in symbols.predicates.items():
+        signature.predicates[name] = th.PredicateDecl(name, tuple(str(x.sort) for x in cells))
+    for name, (cells, result) in symbols.functions.items():
+        sorts = tuple(str(x.sort) for x in cells)
+        signature.functions[name] = th.FunctionDecl(name, sorts, str(result.sort))
+    for name, cells in symbols.relations.items():
+        signature.relations[name] = th.RelationDecl(name, tuple(str(x.sort) for x in cells))
+    for name, cell in symbols.constants.items():
+        if cell.sort is not None:
+            signature.constants[name] = th.ConstantDecl(name, cell.sort)
+    used = {s for d in signature.predicates.values() for s in d.sorts}
+    used |= {s for d in signature.functions.values() for s in (*d.sorts, d.result)}
+    used |= {s for d in signature.relations.values() for s in d.sorts}
+    signature.sorts.update({s: th.SortDecl(s) for s in sorted(used - {c.REAL})})
+    return signature
+
+
+def _errors(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [d for d in found if d.severity is Severity.ERROR]
+
+
+def _free_errors(scope: Scope, symbols: Symbols) -> list[Diagnostic]:
+    found = []
+    for binding in scope.free.values():
+        known = {*symbols.constants, *(b.name for b in scope.resolved if isinstance(b, Binding))}
+        hint = did_you_mean(binding.name, known - {binding.name})
+        hint = hint or (
+            f"bind it (forall {binding.name}. …), declare it (constant {binding.name}: sort), "
+            f'or write "{binding.name}" for an entity'
+        )
+        message = f"'{binding.name}' is neither bound nor a constant"
+        found.append(Diagnostic(message, binding.span, hint))
+    return found
+
+
+def _unused(theory: th.Theory, symbols: Symbols) -> list[Diagnostic]:
+    if not theory.axioms:
+        return []
+    sorts: set[str] = set()
+    for item in theory.declarations:
+        match item:
+            case th.PredicateDecl(_, used) | th.RelationDecl(_, used):
+                sorts.update(used)
+            case th.FunctionDecl(_, used, result):
+                sorts.update((*used, result))
+            case th.ConstantDecl(_, sort):
+                sorts.add(sort)
+    found = []
+    for item in theory.declarations:
+        names = sorts if isinstance(item, th.SortDecl) else symbols.used
+        if item.name not in names:
+            kind = type(item).__name__.removesuffix("Decl").lower()
+            message = f"the {kind} '{item.name}' is declared but not used"
+            found.append(Diagnostic(message, item.span, severity=Severity.WARNING))
+    return found
+
+
+def _axis(binding: Binding) -> c.Axis:
+    if binding.relation is not None:
+        return c.Axis(binding.axis, relation=binding.relation)
+    return c.Axis(binding.axis, sort=binding.cell.sort)
+
+
+def _lower(formula: f.Formula, scope: Scope, intern: dict[c.Core, c.Core]) -> c.Formula:
+    """Second pass: build the core formula, reading off what the first pass resolved."""
+    resolved = iter(scope.resolved)
+    frames: list[list[Binding]] = []
+    stack: list[c.Core] = []
+
+    def push(node: c.Core) -> None:
+        stack.append(intern.setdefault(node, node))
+
+    def pop(count: int) -> tuple[c.Core, ...]:
+        taken = tuple(stack[len(stack) - count :])
+        del stack[len(stack) - count :]
+        return taken
+
+    for entering, node in events(formula):
+        if entering:
+            match node:
+                case f.Forall() | f.Exists():
+                    frame = next(resolved)
+                    assert isinstance(frame, list)
+                    frames.append(frame)
+                case f.Var(name) | f.Const(name):
+                    push(_leaf(name, next(resolved)))
+                case f.Number(value):
+                    push(c.Number(value))
+            continue
+        match node:
+            case f.Var() | f.Const() | f.Number():
+                pass
+            case f.Apply(name, args):
+                cell = next(resolved)
+                assert isinstance(cell, Cell)
+                push(c.Apply(name, pop(len(args)), str(cell.sort)))  # type: ignore[arg-type]
+            case f.Truth(value):
+                push(c.Truth(value))
+            case f.Edge(end):
+                push(c.Edge(past=end == "first"))
+            case f.Atom(name, args):
+                push(c.Atom(name, pop(len(args))))  # type: ignore[arg-type]
+            case f.Equal():
+                push(c.Equal(*pop(2)))  # type: ignore[arg-type]
+            case f.Compare(op):
+                push(c.Compare(op, *pop(2)))  # type: ignore[arg-type]
+            case f.Not():
+                push(c.Not(*pop(1)))  # type: ignore[arg-type]
+            case f.And():
+                push(c.And(*pop(2)))  # type: ignore[arg-type]
+            case f.Or():
+                push(c.Or(*pop(2)))  # type: ignore[arg-type]
+            case f.Implies():
+                push(c.Implies(*pop(2)))  # type: ignore[arg-type]
+            case f.Iff():
+                push(desugar.iff(*pop(2)))  # type: ignore[arg-type]
+            case f.Forall(_, guard) | f.Exists(_, guard):
+                axes = tuple(dict.fromkeys(_axis(b) for b in frames.pop()))
+                *inner, body = pop(1 if guard is None else 2)
+                test = inner[0] if inner else None
+                push(c.Quantifier(isinstance(node, f.Forall), axes, test, body))  # type: ignore[arg-type]
+            case f.Unary(op, _, bound, strict):
+                (arg,) = pop(1)
+                push(desugar.unary(op, arg, bound, strict))  # type: ignore[arg-type]
+            case f.Binary(op, _, _, bound, strict):
+                left, right = pop(2)
+                push(desugar.binary(op, left, right, bound, strict))  # type: ignore[arg-type]
+    (result,) = stack
+    assert isinstance(result, c.Formula)
+    return result
+
+
+def _leaf(name: str, what: Binding | list[Binding] | Cell) -> c.Term:
+    if isinstance(what, Binding):
+        return c.Variable(_axis(what), str(what.cell.sort), what.column)
+    assert isinstance(what, Cell)
+    return c.Constant(name, str(what.sort))

@@ -1,0 +1,195 @@
+"""The core language: what is left of a formula when names are resolved and sugar is gone.
+
+Every later stage handles these nodes and no others. Variables carry the axis that their
+quantifier opens, so that a formula with free variables is a value with named axes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fotltn.tree import Node
+
+REAL = "real"  # the built-in sort of numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a quantifier runs over: the entities of a sort, or the tuples of a relation."""
+
+    name: str
+    sort: str | None = None
+    relation: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Steps away from the present, `low` to `high` inclusive; no `high`: to the trace's end."""
+
+    low: int = 0
+    high: int | None = None
+
+
+class Core(Node):
+    """A node of the core language."""
+
+    __slots__ = ()
+
+
+class Term(Core):
+    """An entity or a number, of a sort."""
+
+    __slots__ = ()
+
+
+class Formula(Core):
+    """A truth degree at each time point."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable(Term):
+    """The entity at the present place of an axis; of a tuple, the one in a column."""
+
+    axis: Axis
+    sort: str
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Term):
+    """An entity by name."""
+
+    name: str
+    sort: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply(Term):
+    """A function of terms."""
+
+    function: str
+    args: tuple[Term, ...]
+    sort: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number(Term):
+    """A number."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth(Formula):
+    """A constant truth value."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edge(Formula):
+    """True exactly at the last point, or (`past`) at the first."""
+
+    past: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atom(Formula):
+    """A predicate of terms."""
+
+    predicate: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equal(Formula):
+    """Graded equality of two terms of one sort."""
+
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare(Formula):
+    """`<`, `<=`, `>` or `>=` between numbers."""
+
+    op: str
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Not(Formula):
+    """Negation."""
+
+    arg: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class And(Formula):
+    """Conjunction."""
+
+    left: Formula
+    right: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Or(Formula):
+    """Disjunction."""
+
+    left: Formula
+    right: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implies(Formula):
+    """Implication."""
+
+    left: Formula
+    right: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantifier(Formula):
+    """∀ (`universal`) or ∃ over axes, at those bindings whose guard is true."""
+
+    universal: bool
+    axes: tuple[Axis, ...]
+    guard: Formula | None
+    body: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shift(Formula):
+    """The value some steps away: X, or WX if `weak`; Y, WY if `past`."""
+
+    arg: Formula
+    steps: int
+    past: bool
+    weak: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Formula):
+    """Over a window of time: G (`universal`) or F; H, O if `past`."""
+
+    universal: bool
+    arg: Formula
+    window: Window
+    past: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Until(Formula):
+    """`left` until `right`, with `right` in the window; `dual`: release; `past`: since, trigger."""
+
+    dual: bool
+    left: Formula
+    right: Formula
+    window: Window
+    past: bool

@@ -1,0 +1,355 @@
+"""First pass of checking: every name to what it means, every term to its sort.
+
+Sorts that are not written are inferred from use: each variable and each argument place has a
+cell, and using one in the other's place makes the two cells one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing
+from fotltn.logic.core import REAL
+from fotltn.logic.signature import Signature
+from fotltn.syntax import formula as f
+from fotltn.tree import events
+
+
+class Cell:
+    """A sort that may not be known yet."""
+
+    __slots__ = ("_parent", "_sort")
+
+    def __init__(self, sort: str | None = None) -> None:
+        """A cell of its own."""
+        self._parent: Cell | None = None
+        self._sort = sort
+
+    def root(self) -> Cell:
+        """The cell that stands for all those joined with this one."""
+        cell = self
+        while cell._parent is not None:
+            cell = cell._parent
+        if cell is not self:
+            self._parent = cell
+        return cell
+
+    @property
+    def sort(self) -> str | None:
+        """The sort, if known."""
+        return self.root()._sort
+
+    def assign(self, sort: str) -> None:
+        """Settle the sort."""
+        self.root()._sort = sort
+
+    def join(self, other: Cell) -> bool:
+        """Make the two one; False if they have different sorts."""
+        a, b = self.root(), other.root()
+        if a is b:
+            return True
+        if a._sort is not None and b._sort is not None and a._sort != b._sort:
+            return False
+        a._sort = a._sort or b._sort
+        b._parent = a
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Binding:
+    """A variable: its unique name, its sort, and its place in a tuple if it is paired."""
+
+    name: str
+    unique: str
+    cell: Cell
+    span: Span | None = None
+    relation: str | None = None
+    column: int | None = None
+    axis: str = ""
+    used: bool = False
+
+
+@dataclass(slots=True)
+class Symbols:
+    """Cells of the argument places of predicates and functions, declared or inferred."""
+
+    signature: Signature
+    infer: bool = False
+    predicates: dict[str, tuple[Cell, ...]] = field(default_factory=dict)
+    functions: dict[str, tuple[tuple[Cell, ...], Cell]] = field(default_factory=dict)
+    constants: dict[str, Cell] = field(default_factory=dict)
+    relations: dict[str, tuple[Cell, ...]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Fill in what is declared."""
+        sig = self.signature
+        self.predicates = {n: tuple(map(Cell, d.sorts)) for n, d in sig.predicates.items()}
+        self.functions = {
+            n: (tuple(map(Cell, d.sorts)), Cell(d.result)) for n, d in sig.functions.items()
+        }
+        self.constants = {n: Cell(d.sort) for n, d in sig.constants.items()}
+        self.relations = {n: tuple(map(Cell, d.sorts)) for n, d in sig.relations.items()}
+
+
+class Scope:
+    """Resolves one formula; `resolved` lists, in walking order, what the second pass needs."""
+
+    def __init__(self, symbols: Symbols, default_sort: str | None) -> None:
+        """Resolve against symbols; a variable of no known sort gets `default_sort`."""
+        self.symbols = symbols
+        self.diagnostics: list[Diagnostic] = []
+        self.resolved: list[Binding | list[Binding] | Cell] = []
+        self.free: dict[str, Binding] = {}
+        self._default = default_sort
+        self._env: dict[str, list[Binding]] = {}
+        self._frames: list[list[Binding]] = []
+        self._bindings: list[Binding] = []
+        self._terms: list[tuple[Cell, f.Term]] = []
+        self._entities: list[tuple[f.Const, Cell]] = []
+
+    def run(self, formula: f.Formula) -> None:
+        """Walk the formula, then settle the sorts that are still open."""
+        for entering, node in events(formula):
+            if entering:
+                self._enter(node)
+            else:
+                self._leave(node)
+
+    def open_sorts(self) -> list[tuple[str, Cell]]:
+        """Free variables and entities whose sort nothing tells."""
+        free = [(b.name, b.cell) for b in self.free.values()]
+        named = [(node.name, cell) for node, cell in self._entities]
+        return [(name, cell) for name, cell in free + named if cell.sort is None]
+
+    def settle(self) -> None:
+        """Give the default sort to what has none, or complain."""
+        for node, cell in self._entities:
+            if cell.sort is None and self._default is not None:
+                cell.assign(self._default)
+            if cell.sort is None:
+                hint = f"declare it: constant {node}: sort"
+                self._error(f"cannot tell the sort of {node}", node.span, hint)
+        for binding in [*self._bindings, *self.free.values()]:
+            if binding.cell.sort is None and self._default is not None:
+                binding.cell.assign(self._default)
+            if binding.cell.sort is None:
+                message = f"cannot tell the sort of '{binding.name}'"
+                self._error(message, binding.span, f"write it: forall {binding.name}: sort. …")
+            elif binding.cell.sort == REAL:
+                message = f"'{binding.name}' would range over numbers, which cannot be listed"
+                self._error(message, binding.span)
+
+    # --- walking ----------------------------------------------------------------------------
+
+    def _enter(self, node: f.Syntax) -> None:
+        match node:
+            case f.Forall(binders) | f.Exists(binders):
+                self._open(binders)
+            case f.Unary(bound=f.Bound() as bound) | f.Binary(bound=f.Bound() as bound):
+                if bound.high is not None and bound.low > bound.high:
+                    message = f"the bound [{bound.low},{bound.high}] is empty"
+                    self._error(message, bound.span, f"write [{bound.high},{bound.low}]")
+            case f.Var():
+                self._terms.append((self._variable(node), node))
+            case f.Const(name):
+                cell = self.symbols.constants.get(name) or Cell()
+                self.symbols.used.add(name)
+                self.resolved.append(cell)
+                self._entities.append((node, cell))
+                self._terms.append((cell, node))
+            case f.Number():
+                self._terms.append((Cell(REAL), node))
+
+    def _leave(self, node: f.Syntax) -> None:
+        match node:
+            case f.Forall() | f.Exists():
+                self._close()
+            case f.Apply(name, args):
+                given = self._pop(len(args))
+                result = self._call(node, name, given)
+                self.resolved.append(result)
+                self._terms.append((result, node))
+            case f.Atom(name, args):
+                self._atom(node, name, self._pop(len(args)))
+            case f.Equal(left, right):
+                (a, _), (b, _) = self._pop(2)
+                if not a.join(b):
+                    message = f"'{left}' is of sort {a.sort} and '{right}' of sort {b.sort}"
+                    self._error(message, node.span, "only terms of one sort can be equal")
+            case f.Compare():
+                for cell, term in self._pop(2):
+                    if not cell.join(Cell(REAL)):
+                        message = f"'{term}' is of sort {cell.sort}, not a number"
+                        hint = "comparisons are between numbers: function speed(car): real"
+                        self._error(message, term.span, hint)  # type: ignore[attr-defined]
+
+    def _pop(self, count: int) -> list[tuple[Cell, f.Term]]:
+        if not count:
+            return []
+        taken = self._terms[-count:]
+        del self._terms[-count:]
+        return taken
+
+    # --- names ------------------------------------------------------------------------------
+
+    def _open(self, binders: tuple[f.Binder | f.Paired, ...]) -> None:
+        frame: list[Binding] = []
+        for item in binders:
+            group = item.binders if isinstance(item, f.Paired) else (item,)
+            cells = self._relation(item) if isinstance(item, f.Paired) else None
+            bindings: list[Binding] = []
+            for column, binder in enumerate(group):
+                binding = Binding(
+                    binder.name, self._unique(binder.name, frame), Cell(), binder.span
+                )
+                if binder.sort is not None:
+                    self._annotate(binding, binder)
+                if isinstance(item, f.Paired):
+                    binding.relation, binding.column = item.relation, column
+                    if cells and column < len(cells) and not binding.cell.join(cells[column]):
+                        message = (
+                            f"place {column + 1} of relation '{item.relation}' is of sort "
+                            f"{cells[column].sort}, not {binding.cell.sort}"
+                        )
+                        self._error(message, binder.span)
+                if any(other.name == binder.name for other in [*frame, *bindings]):
+                    self._error(f"the variable '{binder.name}' is bound twice", binder.span)
+                bindings.append(binding)
+            axis = ",".join(b.unique for b in bindings)
+            for binding in bindings:
+                binding.axis = axis
+            frame += bindings
+        for binding in frame:
+            self._env.setdefault(binding.name, []).append(binding)
+        self._frames.append(frame)
+        self._bindings += frame
+        self.resolved.append(frame)
+
+    def _close(self) -> None:
+        for binding in self._frames.pop():
+            self._env[binding.name].pop()
+            if not binding.used:
+                message = f"the variable '{binding.name}' is bound but not used"
+                self.diagnostics.append(
+                    Diagnostic(message, binding.span, severity=Severity.WARNING)
+                )
+
+    def _unique(self, name: str, frame: list[Binding]) -> str:
+        """The name itself, or with a number where an enclosing quantifier has taken it."""
+        taken = {b.unique for open_frame in self._frames for b in open_frame}
+        taken |= {b.unique for b in frame}
+        if name not in taken:
+            return name
+        number = 1
+        while f"{name}_{number}" in taken:
+            number += 1
+        return f"{name}_{number}"
+
+    def _annotate(self, binding: Binding, binder: f.Binder) -> None:
+        sort = binder.sort
+        assert sort is not None
+        sorts = self.symbols.signature.sorts
+        if sort not in sorts and not self.symbols.infer:
+            hint = did_you_mean(sort, sorts) or f"declared sorts: {listing(sorts)}"
+            self._error(f"unknown sort '{sort}'", binder.span, hint)
+            return
+        binding.cell.assign(sort)
+
+    def _relation(self, item: f.Paired) -> tuple[Cell, ...] | None:
+        known = self.symbols.relations
+        self.symbols.used.add(item.relation)
+        if item.relation not in known:
+            if not self.symbols.infer:
+                hint = did_you_mean(item.relation, known) or (
+                    f"declare it: relation {item.relation}(sort, sort)"
+                )
+                self._error(f"unknown relation '{item.relation}'", item.span, hint)
+                return None
+            known[item.relation] = tuple(Cell() for _ in item.binders)
+        cells = known[item.relation]
+        if len(cells) != len(item.binders):
+            message = f"'{item.relation}' lists tuples of {len(cells)}, not of {len(item.binders)}"
+            self._error(message, item.span)
+        return cells
+
+    def _variable(self, node: f.Var) -> Cell:
+        stack = self._env.get(node.name)
+        if stack:
+            stack[-1].used = True
+            self.resolved.append(stack[-1])
+            return stack[-1].cell
+        if node.name in self.symbols.constants:
+            self.symbols.used.add(node.name)
+            self.resolved.append(self.symbols.constants[node.name])
+            return self.symbols.constants[node.name]
+        if node.name not in self.free:
+            self.free[node.name] = Binding(node.name, node.name, Cell(), node.span, axis=node.name)
+        self.resolved.append(self.free[node.name])
+        return self.free[node.name].cell
+
+    def _call(self, node: f.Apply, name: str, given: list[tuple[Cell, f.Term]]) -> Cell:
+        known = self.symbols.functions
+        self.symbols.used.add(name)
+        if name not in known:
+            if not self.symbols.infer:
+                self._unknown("function", name, node.span)
+                return Cell()
+            known[name] = (tuple(Cell() for _ in given), Cell())
+        places, result = known[name]
+        self._match("function", name, places, given, node.span)
+        return result
+
+    def _atom(self, node: f.Atom, name: str, given: list[tuple[Cell, f.Term]]) -> None:
+        known = self.symbols.predicates
+        self.symbols.used.add(name)
+        if name not in known:
+            if not self.symbols.infer:
+                self._unknown("predicate", name, node.span)
+                return
+            known[name] = tuple(Cell() for _ in given)
+        self._match("predicate", name, known[name], given, node.span)
+
+    def _match(
+        self,
+        kind: str,
+        name: str,
+        places: tuple[Cell, ...],
+        given: list[tuple[Cell, f.Term]],
+        span: Span | None,
+    ) -> None:
+        if len(places) != len(given):
+            form = f"{name}({', '.join(p.sort or '…' for p in places)})" if places else name
+            message = f"{kind} '{name}' takes {_count(len(places))}, not {len(given)}"
+            self._error(message, span, f"it is {form}")
+            return
+        for index, (place, (cell, term)) in enumerate(zip(places, given, strict=True)):
+            if not place.join(cell):
+                message = (
+                    f"argument {index + 1} of '{name}' is of sort {place.sort}, "
+                    f"but '{term}' is of sort {cell.sort}"
+                )
+                self._error(message, term.span)  # type: ignore[attr-defined]
+
+    def _unknown(self, kind: str, name: str, span: Span | None) -> None:
+        signature = self.symbols.signature
+        spaces: dict[str, dict[str, object]] = {
+            "predicate": dict(signature.predicates),
+            "function": dict(signature.functions),
+            "constant": dict(signature.constants),
+            "relation": dict(signature.relations),
+        }
+        other = next((k for k, names in spaces.items() if k != kind and name in names), None)
+        if other is not None:
+            self._error(f"'{name}' is a {other}, not a {kind}", span)
+            return
+        names = spaces[kind]
+        hint = did_you_mean(name, names) or f"declared {kind}s: {listing(names)}"
+        self._error(f"unknown {kind} '{name}'", span, hint)
+
+    def _error(self, message: str, span: Span | None, hint: str | None = None) -> None:
+        self.diagnostics.append(Diagnostic(message, span, hint))
+
+
+def _count(number: int) -> str:
+    return {0: "no arguments", 1: "1 argument"}.get(number, f"{number} arguments")

@@ -1,0 +1,96 @@
+"""The signature: what a theory declares, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fotltn.errors import Diagnostic, Span, did_you_mean, listing
+from fotltn.logic.core import REAL
+from fotltn.syntax import theory as th
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Declarations by name. Sorts have names of their own; all other symbols share one space."""
+
+    sorts: dict[str, th.SortDecl] = field(default_factory=dict)
+    predicates: dict[str, th.PredicateDecl] = field(default_factory=dict)
+    functions: dict[str, th.FunctionDecl] = field(default_factory=dict)
+    constants: dict[str, th.ConstantDecl] = field(default_factory=dict)
+    relations: dict[str, th.RelationDecl] = field(default_factory=dict)
+
+
+def build_signature(declarations: Iterable[th.Declaration]) -> tuple[Signature, list[Diagnostic]]:
+    """The signature of some declarations, and what is wrong with them."""
+    signature = Signature()
+    found: list[Diagnostic] = []
+    places: dict[str, Span | None] = {}
+    ordered = list(declarations)
+    for item in ordered:
+        if isinstance(item, th.SortDecl):
+            _add_sort(signature, item, found)
+    for item in ordered:
+        if isinstance(item, th.SortDecl):
+            continue
+        found += _sort_errors(signature, item)
+        if item.name in places:
+            found.append(_duplicate("name", item.name, item.span, places[item.name]))
+            continue
+        places[item.name] = item.span
+        match item:
+            case th.PredicateDecl(name):
+                signature.predicates[name] = item
+            case th.FunctionDecl(name, sorts):
+                if not sorts:
+                    hint = f"without arguments it is a constant: constant {name}: {item.result}"
+                    found.append(Diagnostic(f"function '{name}' has no arguments", item.span, hint))
+                signature.functions[name] = item
+            case th.ConstantDecl(name):
+                signature.constants[name] = item
+            case th.RelationDecl(name, sorts):
+                if len(sorts) < 2:
+                    hint = "a relation lists tuples of at least two entities"
+                    found.append(Diagnostic(f"relation '{name}' needs more sorts", item.span, hint))
+                signature.relations[name] = item
+    return signature, found
+
+
+def _add_sort(signature: Signature, item: th.SortDecl, found: list[Diagnostic]) -> None:
+    if item.name == REAL:
+        found.append(Diagnostic("the sort 'real' is built in and cannot be declared", item.span))
+    elif item.name in signature.sorts:
+        first = signature.sorts[item.name].span
+        found.append(_duplicate("sort", item.name, item.span, first))
+    else:
+        signature.sorts[item.name] = item
+
+
+def _sort_errors(signature: Signature, item: th.Declaration) -> list[Diagnostic]:
+    """Sorts that a declaration mentions but nobody declares; `real` only as a result."""
+    match item:
+        case th.ConstantDecl(_, sort):
+            used = [sort]
+        case th.FunctionDecl(_, sorts, result):
+            used = [*sorts, *([] if result == REAL else [result])]
+        case th.PredicateDecl(_, sorts) | th.RelationDecl(_, sorts):
+            used = list(sorts)
+        case _:
+            return []
+    found = []
+    for sort in used:
+        if sort == REAL:
+            message = (
+                "'real' is a sort of numbers: only a function may give it, nothing may take it"
+            )
+            found.append(Diagnostic(message, item.span))
+        elif sort not in signature.sorts:
+            hint = did_you_mean(sort, signature.sorts)
+            hint = hint or f"declare it: sort {sort} (declared: {listing(signature.sorts)})"
+            found.append(Diagnostic(f"unknown sort '{sort}'", item.span, hint))
+    return found
+
+
+def _duplicate(kind: str, name: str, span: Span | None, first: Span | None) -> Diagnostic:
+    where = f" at {first.source.name}:{first.line}" if first else ""
+    return Diagnostic(f"the {kind} '{name}' is declared twice", span, f"first declared{where}")

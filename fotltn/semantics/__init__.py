@@ -1,0 +1,1 @@
+"""What the symbols mean: operators, laws, and the two reference evaluators."""

@@ -1,0 +1,206 @@
+"""Which operators give a formula its value. Plain data: nothing here needs torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from fotltn.errors import SemanticsError, did_you_mean, listing
+
+
+class Negation(StrEnum):
+    """How ¬ turns a degree around."""
+
+    STANDARD = "standard"  # 1 - u
+    GODEL = "godel"  # 1 if u = 0 else 0
+
+
+class TNorm(StrEnum):
+    """How ∧ joins two degrees."""
+
+    PRODUCT = "product"  # u v
+    MINIMUM = "minimum"  # min(u, v)
+    LUKASIEWICZ = "lukasiewicz"  # max(0, u + v - 1)
+
+
+class TConorm(StrEnum):
+    """How ∨ joins two degrees."""
+
+    PROBABILISTIC_SUM = "probabilistic-sum"  # u + v - u v
+    MAXIMUM = "maximum"  # max(u, v)
+    LUKASIEWICZ = "lukasiewicz"  # min(1, u + v)
+
+
+class Implication(StrEnum):
+    """How → joins two degrees."""
+
+    REICHENBACH = "reichenbach"  # 1 - u + u v
+    KLEENE_DIENES = "kleene-dienes"  # max(1 - u, v)
+    LUKASIEWICZ = "lukasiewicz"  # min(1, 1 - u + v)
+    GODEL = "godel"  # 1 if u <= v else v
+    GOGUEN = "goguen"  # 1 if u <= v else v / u
+
+
+@dataclass(frozen=True, slots=True)
+class PMean:
+    """Generalised means: of the degrees for ∃ and F, of their errors for ∀ and G.
+
+    `p = inf` gives the exact maximum and minimum.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        """Refuse exponents that give no mean between the average and the extreme."""
+        if math.isnan(self.p) or self.p < 1:
+            raise SemanticsError(f"p must be at least 1 (inf for the exact extreme), not {self.p}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """∃ and F fold the t-conorm over all points, ∀ and G the t-norm."""
+
+
+Aggregation = PMean | Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """A meaning for every symbol of the language.
+
+    Args:
+        name: what users call it.
+        negation, conjunction, disjunction, implication: the connectives.
+        exists, forall: aggregation over entities.
+        eventually, always: aggregation over time; until and release use both.
+        epsilon: LTN's projections away from 0 and 1 before operators whose gradient vanishes or
+            explodes there; 0 leaves values exact.
+        log_space: carry logarithms of degrees, so that long products do not underflow.
+        equality_scale: α of `exp(-α · distance)`.
+        boolean: true and false only, exactly; then the fields above do not matter.
+    """
+
+    name: str
+    negation: Negation = Negation.STANDARD
+    conjunction: TNorm = TNorm.PRODUCT
+    disjunction: TConorm = TConorm.PROBABILISTIC_SUM
+    implication: Implication = Implication.REICHENBACH
+    exists: Aggregation = field(default=PMean(4.0))
+    forall: Aggregation = field(default=PMean(4.0))
+    eventually: Aggregation = field(default=PMean(4.0))
+    always: Aggregation = field(default=PMean(4.0))
+    epsilon: float = 0.0
+    log_space: bool = False
+    equality_scale: float = 1.0
+    boolean: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that have no meaning."""
+        if not 0 <= self.epsilon < 0.5:
+            raise SemanticsError(f"epsilon must be at least 0 and below 0.5, not {self.epsilon}")
+        if not (self.equality_scale > 0 and math.isfinite(self.equality_scale)):
+            raise SemanticsError(f"equality_scale must be positive, not {self.equality_scale}")
+        if self.log_space and not _has_log_form(self):
+            raise SemanticsError(
+                "log space needs the product t-norm, the probabilistic sum, Reichenbach "
+                "implication, standard negation and no epsilon"
+            )
+
+    def with_p(self, p: float) -> Semantics:
+        """The same with another p in every mean."""
+        if self.boolean or not any(isinstance(a, PMean) for a in self.aggregations):
+            raise SemanticsError(f"the semantics '{self.name}' has no p")
+        mean = PMean(p)
+        exists, forall, eventually, always = (
+            mean if isinstance(a, PMean) else a for a in self.aggregations
+        )
+        return replace(self, exists=exists, forall=forall, eventually=eventually, always=always)
+
+    @property
+    def aggregations(self) -> tuple[Aggregation, Aggregation, Aggregation, Aggregation]:
+        """For ∃, ∀, F and G."""
+        return self.exists, self.forall, self.eventually, self.always
+
+
+def _has_log_form(s: Semantics) -> bool:
+    return (
+        s.negation is Negation.STANDARD
+        and s.conjunction is TNorm.PRODUCT
+        and s.disjunction is TConorm.PROBABILISTIC_SUM
+        and s.implication is Implication.REICHENBACH
+        and s.epsilon == 0
+    )
+
+
+def _every(name: str, aggregation: Aggregation, **options: object) -> Semantics:
+    return Semantics(
+        name,
+        exists=aggregation,
+        forall=aggregation,
+        eventually=aggregation,
+        always=aggregation,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+#: The paper's: product connectives, Reichenbach implication, p-means with p = 4.
+STABLE_PRODUCT = Semantics("stable-product")
+
+#: The same with LTN's projections; values agree with LTNtorch's `stable=True`.
+LTN = Semantics("ltn", epsilon=1e-4)
+
+#: Product connectives, and their folds for quantifiers and time.
+PRODUCT = _every("product", Fold())
+
+#: The same in log space.
+LOG_PRODUCT = _every("log-product", Fold(), log_space=True)
+
+#: Minimum and maximum with 1 - u, so that De Morgan's laws and a → b = ¬a ∨ b hold.
+GODEL = _every(
+    "godel",
+    PMean(math.inf),
+    conjunction=TNorm.MINIMUM,
+    disjunction=TConorm.MAXIMUM,
+    implication=Implication.KLEENE_DIENES,
+)
+
+#: Gödel logic proper: the residual implication and its negation.
+GODEL_RESIDUAL = replace(
+    GODEL, name="godel-residual", negation=Negation.GODEL, implication=Implication.GODEL
+)
+
+#: Łukasiewicz connectives, with infimum and supremum for quantifiers and time.
+LUKASIEWICZ = _every(
+    "lukasiewicz",
+    PMean(math.inf),
+    conjunction=TNorm.LUKASIEWICZ,
+    disjunction=TConorm.LUKASIEWICZ,
+    implication=Implication.LUKASIEWICZ,
+)
+
+#: Product connectives with their residual implication, infimum and supremum.
+GOGUEN = _every("goguen", PMean(math.inf), implication=Implication.GOGUEN)
+
+#: Exact Boolean truth of FO-LTLf.
+CRISP = Semantics("crisp", boolean=True)
+
+SEMANTICS: dict[str, Semantics] = {
+    s.name: s
+    for s in (
+        STABLE_PRODUCT, LTN, PRODUCT, LOG_PRODUCT, GODEL, GODEL_RESIDUAL, LUKASIEWICZ, GOGUEN,
+        CRISP,
+    )
+}  # fmt: skip
+
+
+def named(name: str) -> Semantics:
+    """The semantics of that name.
+
+    >>> named("godel").conjunction
+    <TNorm.MINIMUM: 'minimum'>
+    """
+    if name in SEMANTICS:
+        return SEMANTICS[name]
+    hint = did_you_mean(name, SEMANTICS) or f"there are {listing(SEMANTICS)}"
+    raise SemanticsError(f"unknown semantics '{name}'; {hint}")

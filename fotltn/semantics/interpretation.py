@@ -1,0 +1,129 @@
+"""What formulas are evaluated on: domains, a batch of traces, and a table for each symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.logic import core as c
+
+
+@dataclass(frozen=True, slots=True)
+class Interpretation:
+    """Tables over entities and time.
+
+    Args:
+        sizes: the number of entities of each sort.
+        lengths: the number of time points of each trace.
+        horizon: the number of time points of the tables, at least the greatest length.
+        predicates: degrees, with axes (trace, arguments …, time); an axis of size 1 that stands
+            for trace or time holds for all of them.
+        functions: results, with the same axes: entity numbers, or numbers for sort `real`.
+        constants: entity numbers by name, for each sort.
+        relations: tuples of entity numbers, with axes (tuple, place).
+        features: vectors that equality measures the distance of, for a sort, with axes
+            (trace, entity, feature). Without them, entities are equal only to themselves.
+    """
+
+    sizes: Mapping[str, int]
+    lengths: Tensor
+    horizon: int
+    predicates: Mapping[str, Tensor]
+    functions: Mapping[str, Tensor] = field(default_factory=dict)
+    constants: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    relations: Mapping[str, Tensor] = field(default_factory=dict)
+    features: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def batch(self) -> int:
+        """The number of traces."""
+        return self.lengths.shape[0]
+
+    def size(self, axis: c.Axis) -> int:
+        """The number of places of an axis."""
+        if axis.relation is not None:
+            return self.relation(axis.relation).shape[0]
+        assert axis.sort is not None
+        if axis.sort not in self.sizes:
+            raise DataError(f"nothing says how many entities the sort '{axis.sort}' has")
+        return self.sizes[axis.sort]
+
+    def relation(self, name: str) -> Tensor:
+        """The tuples of a relation."""
+        return _lookup("relation", name, self.relations)
+
+    def predicate(self, name: str) -> Tensor:
+        """The table of a predicate."""
+        return _lookup("predicate", name, self.predicates)
+
+    def function(self, name: str) -> Tensor:
+        """The table of a function."""
+        return _lookup("function", name, self.functions)
+
+    def constant(self, node: c.Constant) -> int:
+        """The number of a named entity."""
+        names = self.constants.get(node.sort, {})
+        if node.name not in names:
+            hint = did_you_mean(node.name, names) or f"there are {listing(names)}"
+            raise DataError(f"no entity of sort '{node.sort}' is named '{node.name}'; {hint}")
+        return names[node.name]
+
+    @property
+    def inside(self) -> Tensor:
+        """Which points lie inside each trace, with axes (trace, time)."""
+        times = torch.arange(self.horizon, device=self.lengths.device)
+        return times < self.lengths.unsqueeze(-1)
+
+
+def _lookup(kind: str, name: str, tables: Mapping[str, Tensor]) -> Tensor:
+    if name not in tables:
+        hint = did_you_mean(name, tables) or f"there are {listing(tables)}"
+        raise DataError(f"no table is given for the {kind} '{name}'; {hint}")
+    return tables[name]
+
+
+class Value(NamedTuple):
+    """A tensor with axes (trace, the named axes …, time)."""
+
+    axes: tuple[c.Axis, ...]
+    tensor: Tensor
+
+
+def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
+    """All named axes, and the tensors with a dimension (of size 1 where missing) for each."""
+    axes = tuple(dict.fromkeys(axis for value in values for axis in value.axes))
+    tensors = []
+    for own, tensor in values:
+        present = [axis for axis in axes if axis in own]
+        order = [0, *(1 + own.index(axis) for axis in present), tensor.dim() - 1]
+        sizes = iter(tensor.permute(order).shape[1:-1])
+        shape = [next(sizes) if axis in own else 1 for axis in axes]
+        moved = tensor.permute(order)
+        tensors.append(moved.reshape(tensor.shape[0], *shape, tensor.shape[-1]))
+    return axes, tensors
+
+
+def variable(node: c.Variable, model: Interpretation) -> Value:
+    """The entities that a variable runs over."""
+    device = model.lengths.device
+    if node.column is None:
+        numbers = torch.arange(model.size(node.axis), device=device)
+    else:
+        assert node.axis.relation is not None
+        numbers = model.relation(node.axis.relation)[:, node.column].to(device)
+    return Value((node.axis,), numbers.reshape(1, -1, 1))
+
+
+def gather(table: Tensor, args: Sequence[Value]) -> Value:
+    """Look terms up in a table with axes (trace, arguments …, time)."""
+    axes, numbers = align(args)
+    rank = len(axes) + 2
+    batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (rank - 1))
+    times = torch.arange(table.shape[-1], device=table.device)
+    found = table[(batch, *(n.to(table.device) for n in numbers), times)]
+    return Value(axes, found)

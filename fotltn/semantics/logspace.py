@@ -1,0 +1,97 @@
+"""The product operators on logarithms of degrees: long conjunctions without underflow.
+
+Degrees below `floor` count as `floor`, so that logarithms and their gradients stay finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fotltn.semantics.aggregate import _broadcast, _count, _empty
+
+
+def floor(dtype: torch.dtype) -> float:
+    """The smallest degree that is told from 0: the square root of the smallest normal number."""
+    return math.sqrt(torch.finfo(dtype).tiny)
+
+
+def to_log(u: Tensor) -> Tensor:
+    """Log u, from below at the floor."""
+    return u.clamp(min=floor(u.dtype)).log()
+
+
+def from_log(a: Tensor) -> Tensor:
+    """The degree of a logarithm."""
+    return a.exp()
+
+
+def log_not(a: Tensor) -> Tensor:
+    """`log(1 - exp(a))`, exact near both ends, and not below the floor's logarithm."""
+    low = math.log(floor(a.dtype))
+    eps = torch.finfo(a.dtype).tiny
+    a = a.clamp(max=-eps)
+    near_one = a > -math.log(2)
+    far = torch.where(near_one, torch.full_like(a, -1.0), a)
+    near = torch.where(near_one, a, torch.full_like(a, -0.5))
+    return torch.where(near_one, (-torch.expm1(near)).log(), torch.log1p(-far.exp())).clamp(min=low)
+
+
+def log_and(a: Tensor, b: Tensor) -> Tensor:
+    """`log(u v)`."""
+    return a + b
+
+
+def log_or(a: Tensor, b: Tensor) -> Tensor:
+    """`log(u + v - u v)`."""
+    return log_not(log_not(a) + log_not(b))
+
+
+def log_imply(a: Tensor, b: Tensor) -> Tensor:
+    """`log(1 - u + u v)`."""
+    return log_not(a + log_not(b))
+
+
+def log_fold_conjunction(a: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
+    """The logarithm of the product over the kept points; 0 (true) over nothing."""
+    dims = tuple(dims)
+    a, mask = _broadcast(a, mask)
+    kept = a if mask is None else torch.where(mask, a, torch.zeros_like(a))
+    return kept.sum(dims) if dims else kept
+
+
+def log_fold_disjunction(a: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
+    """The logarithm of the probabilistic sum over the kept points; the floor over nothing."""
+    return log_not(log_fold_conjunction(log_not(a), dims, mask))
+
+
+def log_p_mean(a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
+    """The logarithm of the p-mean over the kept points; the floor over nothing."""
+    dims = tuple(dims)
+    low = math.log(floor(a.dtype))
+    a, mask = _broadcast(a, mask)
+    if not dims:
+        return a if mask is None else torch.where(mask, a, torch.full_like(a, low))
+    if _empty(a, dims):
+        return a.sum(dims) * 0 + low
+    if math.isinf(p):
+        kept = a if mask is None else torch.where(mask, a, torch.full_like(a, low))
+        return kept.amax(dims)
+    kept = a * p if mask is None else torch.where(mask, a * p, torch.full_like(a, -math.inf))
+    top = kept.detach().amax(dims, keepdim=True)
+    top = torch.where(top.isfinite(), top, torch.zeros_like(top))
+    total = (kept - top).exp().sum(dims)
+    none = total == 0
+    safe = torch.where(none, torch.ones_like(total), total)
+    mean = (safe.log() + top.squeeze(dims) - _count(a, mask, dims).log()) / p
+    return torch.where(none, torch.full_like(mean, low), mean).clamp(min=low)
+
+
+def log_p_mean_error(
+    a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None
+) -> Tensor:
+    """The logarithm of the p-mean error over the kept points."""
+    return log_not(log_p_mean(log_not(a), p, dims, mask))

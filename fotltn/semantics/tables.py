@@ -1,0 +1,274 @@
+"""Tensors to an interpretation: axes, sizes and degrees checked against a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.logic import core as c
+from fotltn.logic.signature import Signature
+from fotltn.semantics.interpretation import Interpretation
+from fotltn.tree import postorder
+
+
+def interpret(
+    signature: Signature,
+    predicates: Mapping[str, Any],
+    *,
+    used: c.Formula | None = None,
+    lengths: Sequence[int] | Tensor | None = None,
+    functions: Mapping[str, Any] | None = None,
+    relations: Mapping[str, Any] | None = None,
+    constants: Mapping[str, int] | None = None,
+    features: Mapping[str, Any] | None = None,
+    horizon: int | None = None,
+) -> tuple[Interpretation, torch.dtype]:
+    """Check tables against a signature and put them together; also says the floating type.
+
+    Tables that the signature does not know are refused, unless the formula `used` is all that the
+    signature was made from.
+    """
+    batched = lengths is not None
+    needed = _symbols(used) if used is not None else set(signature.predicates)
+    _none_missing("predicate", predicates, needed)
+    tables = {
+        n: _tensor(f"predicate '{n}'", predicates[n])
+        for n in signature.predicates
+        if n in predicates
+    }
+    results = {n: _tensor(f"function '{n}'", t) for n, t in (functions or {}).items()}
+    sizes: dict[str, tuple[int, str]] = {}
+    times: dict[str, int] = {}
+    traces: dict[str, int] = {}
+    shaped = {}
+    for name, table in tables.items():
+        decl = signature.predicates[name]
+        _degrees(name, table)
+        static = decl.static if decl.name in _declared(signature) else None
+        shaped[name] = _shape(
+            f"predicate '{name}'", table, decl.sorts, static, batched, sizes, times, traces
+        )
+    mapped = {}
+    for name, table in results.items():
+        if name in signature.functions:
+            fun = signature.functions[name]
+            mapped[name] = _shape(
+                f"function '{name}'", table, fun.sorts, None, batched, sizes, times, traces
+            )
+    vectors = _features(signature, features or {}, batched, sizes)
+    length, count = _lengths(lengths, times, traces, horizon)
+    pairs = {
+        n: _tensor(f"relation '{n}'", t).reshape(-1, len(signature.relations[n].sorts)).long()
+        for n, t in (relations or {}).items()
+        if n in signature.relations
+    }
+    numbers = {s: dict(constants or {}) for s in signature.sorts}
+    plain = {s: n for s, (n, _) in sizes.items()}
+    for decl_ in signature.functions.values():
+        _entity_results(decl_, mapped, plain)
+    for name, table in pairs.items():
+        for place, sort in enumerate(signature.relations[name].sorts):
+            _in_range(f"relation '{name}', place {place + 1}", table[:, place], plain.get(sort))
+    device = next((t.device for t in tables.values()), torch.device("cpu"))
+    model = Interpretation(plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors)
+    for sort, names in numbers.items():
+        for name, number in names.items():
+            if sort in plain and not 0 <= number < plain[sort] and _constant_used(used, name, sort):
+                raise DataError(
+                    f"constant '{name}' is entity {number}, but sort '{sort}' has {plain[sort]}"
+                )
+    return model, _dtype([*tables.values()])
+
+
+def _declared(signature: Signature) -> set[str]:
+    """Predicates whose declaration says whether they are static: those with a place in a text."""
+    return {n for n, d in signature.predicates.items() if d.span is not None}
+
+
+def _constant_used(formula: c.Formula | None, name: str, sort: str) -> bool:
+    if formula is None:
+        return True
+    return any(
+        isinstance(n, c.Constant) and (n.name, n.sort) == (name, sort) for n in postorder(formula)
+    )
+
+
+def _symbols(formula: c.Formula) -> set[str]:
+    return {node.predicate for node in postorder(formula) if isinstance(node, c.Atom)}
+
+
+def _none_missing(kind: str, given: Mapping[str, Any], needed: set[str]) -> None:
+    missing = sorted(needed - set(given))
+    if missing:
+        hint = did_you_mean(missing[0], given) or f"tables: {listing(given)}"
+        raise DataError(f"no table is given for the {kind} '{missing[0]}'; {hint}")
+
+
+def _tensor(what: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"the table of {what} is not a tensor, array or nested list: {error}"
+        ) from None
+
+
+def _degrees(name: str, table: Tensor) -> None:
+    """Refuse degrees outside [0, 1], NaN above all."""
+    if table.dtype == torch.bool or table.numel() == 0:
+        return
+    if table.is_complex():
+        raise DataError(f"the table of predicate '{name}' has complex numbers")
+    bad = ~((table >= 0) & (table <= 1))
+    if bool(bad.any()):
+        place = tuple(bad.nonzero()[0].tolist())
+        raise DataError(
+            f"predicate '{name}' has the degree {table[place].item()} at {list(place)}; "
+            "degrees lie in [0, 1]"
+        )
+
+
+def _shape(
+    what: str,
+    table: Tensor,
+    sorts: tuple[str, ...],
+    static: bool | None,
+    batched: bool,
+    sizes: dict[str, tuple[int, str]],
+    times: dict[str, int],
+    traces: dict[str, int],
+) -> Tensor:
+    """The table with axes (trace, arguments …, time); sizes are compared across tables."""
+    extra = table.dim() - len(sorts) - int(batched)
+    lead = "trace, " if batched else ""
+    args = ", ".join(sorts) + (", " if sorts else "")
+    expected = {0: f"({lead}{args.rstrip(', ')})", 1: f"({lead}{args}time)"}
+    allowed = (
+        [expected[0]] if static else [expected[1]] if static is False else list(expected.values())
+    )
+    if extra not in (0, 1) or expected[extra] not in allowed:
+        raise DataError(
+            f"the table of {what} has shape {tuple(table.shape)}; "
+            f"expected axes {' or '.join(allowed)}"
+        )
+    if not batched:
+        table = table.unsqueeze(0)
+    if extra == 0:
+        table = table.unsqueeze(-1)
+    else:
+        times[what] = table.shape[-1]
+    if batched:
+        traces[what] = table.shape[0]
+    for place, sort in enumerate(sorts):
+        _same_size(sizes, sort, table.shape[1 + place], f"argument {place + 1} of {what}")
+    return table
+
+
+def _same_size(sizes: dict[str, tuple[int, str]], sort: str, size: int, what: str) -> None:
+    known, where = sizes.setdefault(sort, (size, what))
+    if known != size:
+        shown = "" if sort.startswith("<") else f" (sort '{sort}')"
+        raise DataError(
+            f"{where} has {known} entities, {what} has {size}, but both are of one sort{shown}"
+        )
+
+
+def _features(
+    signature: Signature,
+    features: Mapping[str, Any],
+    batched: bool,
+    sizes: dict[str, tuple[int, str]],
+) -> dict[str, Tensor]:
+    found = {}
+    for sort, value in features.items():
+        if sort not in signature.sorts:
+            hint = did_you_mean(sort, signature.sorts) or f"sorts: {listing(signature.sorts)}"
+            raise DataError(f"features are given for an unknown sort '{sort}'; {hint}")
+        table = _tensor(f"features of '{sort}'", value)
+        if table.dim() != 2 + batched:
+            axes = "(trace, entity, feature)" if batched else "(entity, feature)"
+            raise DataError(
+                f"features of '{sort}' have shape {tuple(table.shape)}; expected {axes}"
+            )
+        found[sort] = table if batched else table.unsqueeze(0)
+        _same_size(sizes, sort, table.shape[-2], f"features of '{sort}'")
+    return found
+
+
+def _lengths(
+    lengths: Sequence[int] | Tensor | None,
+    times: dict[str, int],
+    traces: dict[str, int],
+    horizon: int | None,
+) -> tuple[int, Tensor]:
+    """The common number of time points, and that of each trace."""
+    if len(set(times.values())) > 1:
+        first = next(iter(times.items()))
+        second = next((w, n) for w, n in times.items() if n != first[1])
+        raise DataError(
+            f"{first[0]} has {first[1]} time points, {second[0]} has {second[1]}; all must agree"
+        )
+    total = next(iter(times.values()), horizon if horizon is not None else None)
+    if total is None:
+        total = int(torch.as_tensor(lengths).max()) if lengths is not None and len(lengths) else 1
+    if horizon is not None and total != horizon:
+        raise DataError(f"the horizon is {horizon}, but tables have {total} time points")
+    if total < 1:
+        raise DataError("a trace has at least one time point")
+    if lengths is None:
+        return total, torch.tensor([total])
+    count = torch.as_tensor(lengths)
+    if count.dim() != 1 or count.is_floating_point():
+        raise DataError("lengths are whole numbers, one for each trace")
+    wrong = [(w, n) for w, n in traces.items() if n not in (1, count.shape[0])]
+    if wrong:
+        what, number = wrong[0]
+        raise DataError(f"{what} has {number} traces, but {count.shape[0]} lengths are given")
+    outside = (count < 1) | (count > total)
+    if bool(outside.any()):
+        place = int(outside.nonzero()[0])
+        raise DataError(
+            f"trace {place} has length {int(count[place])}; lengths lie between 1 and {total}"
+        )
+    return total, count.long()
+
+
+def _entity_results(decl: Any, tables: dict[str, Tensor], sizes: Mapping[str, int]) -> None:
+    """Results of functions must be entities of their sort, or finite numbers."""
+    if decl.name not in tables:
+        return
+    table = tables[decl.name]
+    if decl.result == c.REAL or (table.is_floating_point() and decl.result.startswith("<")):
+        if bool((~table.isfinite()).any()):
+            raise DataError(f"function '{decl.name}' has a result that is not a finite number")
+        return
+    if table.is_floating_point() or table.dtype == torch.bool:
+        raise DataError(f"function '{decl.name}' gives entities: its table must hold whole numbers")
+    tables[decl.name] = table.long()
+    _in_range(f"function '{decl.name}'", tables[decl.name], sizes.get(decl.result))
+
+
+def _in_range(what: str, numbers: Tensor, size: int | None) -> None:
+    if size is None or numbers.numel() == 0:
+        return
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < 0 or high >= size:
+        raise DataError(
+            f"{what} names entity {low if low < 0 else high}, but there are 0 to {size - 1}"
+        )
+
+
+def _dtype(tables: Sequence[Tensor]) -> torch.dtype:
+    found = torch.get_default_dtype()
+    floating = [t.dtype for t in tables if t.is_floating_point()]
+    if floating:
+        found = floating[0]
+        for dtype in floating[1:]:
+            found = torch.promote_types(found, dtype)
+    return torch.float32 if found in (torch.float16, torch.bfloat16) else found

@@ -1,0 +1,1 @@
+"""Text and Python to syntax trees, and back."""

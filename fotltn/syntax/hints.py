@@ -1,0 +1,112 @@
+"""What the parser expected, in words, and the slips that it recognises."""
+
+from __future__ import annotations
+
+import re
+
+from fotltn.syntax.operators import STRICT, Temporal
+
+#: Words that the lexer turns from names into other terminals.
+KEYWORDS: dict[str, str] = (
+    {
+        spelling: "UNARY"
+        for op in Temporal
+        if op.value.arity == 1
+        for spelling in (op.value.ascii, op.value.unicode)
+    }
+    | {
+        spelling: "BINARY"
+        for op in Temporal
+        if op.value.arity == 2
+        for spelling in (op.value.ascii, op.value.unicode)
+    }
+    | {"forall": "QUANTIFIER", "exists": "QUANTIFIER", "true": "TRUTH", "false": "TRUTH"}
+    | {"first": "EDGE", "last": "EDGE", "static": "MODE", "temporal": "MODE"}
+    | {word: word.upper() for word in ("where", "in", "weight")}
+    | {
+        word: word.upper()
+        for word in ("sort", "predicate", "function", "constant", "relation", "include", "axiom")
+    }
+)
+
+_FORMULA = {"QUANTIFIER", "UNARY", "NOT", "TRUTH", "EDGE"}
+_WORDS = {
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": "a name in double quotes",
+    "COMPARE": "a comparison",
+    "EQUAL": "'='",
+    "AND": "'&'",
+    "OR": "'|'",
+    "IMPLIES": "'->'",
+    "IFF": "'<->'",
+    "BINARY": "a binary temporal operator",
+    "STRICT": "'+'",
+    "MODE": "'static' or 'temporal'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "COMMA": "','",
+    "COLON": "':'",
+    "DOT": "'.'",
+    "$END": "the end",
+}
+_INFIX = {"AND", "OR", "IMPLIES", "IFF", "BINARY"}
+_SLIPS = [
+    (re.compile(r"&&"), "conjunction is a single &"),
+    (re.compile(r"\|\|"), "disjunction is a single |"),
+    (re.compile(r"<=>"), "equivalence is <->"),
+    (re.compile(r"==?>"), "implication is ->"),
+    (re.compile(r"=="), "equality is a single ="),
+    (re.compile(r"~|\bnot\b|\bNOT\b"), "negation is !"),
+    (re.compile(r"\band\b|\bAND\b|/\\"), "conjunction is &"),
+    (re.compile(r"\bor\b|\bOR\b|\\/"), "disjunction is |"),
+    (re.compile(r"\bimplies\b"), "implication is ->"),
+    (re.compile(r"\biff\b"), "equivalence is <->"),
+    (re.compile(r"'"), 'names of entities go in double quotes: "car 7"'),
+    (re.compile(r"\bnext\b"), "next is X, weak next is WX"),
+    (re.compile(r"\bG\s*\{|\bF\s*\{"), "bounds go in square brackets: F[<=3], G[1,4]"),
+]
+
+
+def explain_expected(terminals: set[str]) -> str:
+    """What could have come, shortest first: a formula, an operator, or the literal signs."""
+    rest = set(terminals) - {"WHITESPACE", "COMMENT"}
+    phrases = []
+    if rest >= {"UNARY", "NAME"}:
+        phrases.append("a formula")
+        rest -= _FORMULA | {"NAME", "NUMBER", "STRING", "LPAR"}
+    elif rest >= {"NAME", "STRING"}:
+        phrases.append("a term")
+        rest -= {"NAME", "STRING", "NUMBER"}
+    if rest >= _INFIX:
+        phrases.append("an operator")
+        rest -= _INFIX
+        rest -= {"EQUAL", "UNEQUAL", "COMPARE"}
+    phrases += sorted(_WORDS.get(name, f"'{name.lower()}'") for name in rest)
+    if len(phrases) > 1:
+        return ", ".join(phrases[:-1]) + f" or {phrases[-1]}"
+    return phrases[0] if phrases else "something else"
+
+
+def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
+    """A word on a slip that we know, found around the place of the error."""
+    previous = re.search(r"\S*\s*$", text[max(0, start - 20) : start])
+    begin = start - len(previous.group()) if previous else start
+    nearby = text[begin : end + 2]
+    for pattern, hint in _SLIPS:
+        if pattern.search(nearby):
+            return hint
+    found_text = text[start:end]
+    if "DOT" in expected and "WHERE" in expected:
+        return "a quantifier has a dot after its variables: forall x. G(Stop(x))"
+    operator = next((op for op in Temporal if op.ascii == found_text), None)
+    if operator is not None and re.match(r"\s*\(", text[end:]):
+        return f"{found_text} is the operator '{operator.value.words}'; a name must be another word"
+    before = text[:start].rstrip()
+    if found_text in ("<", "<=", ">", ">=") and before.endswith(tuple(op.ascii for op in STRICT)):
+        return "bounds go in square brackets: F[<=3], G[1,4]"
+    if found_text in KEYWORDS and "NAME" in expected:
+        return f"'{found_text}' is a word of the language; a name must be another word"
+    return None

@@ -1,0 +1,156 @@
+"""Theory files: read with their includes, all syntax errors at once; write."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from fotltn.errors import DataError, Diagnostic, FotError, ParseError, Source
+from fotltn.syntax import theory as th
+from fotltn.syntax.parse import limit, read
+from fotltn.syntax.show import Style, show_theory
+
+_STATEMENT = re.compile(
+    r"^[ \t]*(?=(?:sort|static|temporal|predicate|function|constant|relation|include|axiom)\b)",
+    re.MULTILINE,
+)
+
+
+def parse_theory(text: str, *, source: str = "<theory>") -> th.Theory:
+    """Read a theory from text; `include` is relative to the working directory.
+
+    Raises:
+        ParseError: with every statement that could not be read.
+    """
+    return _collect(Source(source, text), Path())
+
+
+def load_theory(path: str | os.PathLike[str]) -> th.Theory:
+    """Read a theory file and what it includes.
+
+    Raises:
+        DataError: a file is missing, unreadable or not UTF-8.
+        ParseError: with every statement that could not be read.
+    """
+    file = Path(path)
+    return _collect(_open(file, None), file.parent, (file.resolve(),))
+
+
+def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style = "ascii") -> None:
+    """Write a theory file; the old file stays intact until the new one is complete."""
+    if style == "latex":
+        raise ValueError("a theory file is written as ascii or unicode")
+    write_text(Path(path), show_theory(theory, style))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's content at once, or leave it as it was."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                os.unlink(file.name)
+                raise
+        os.replace(file.name, path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _open(path: Path, include: th.Include | None) -> Source:
+    where = include.span if include else None
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(Diagnostic(f"cannot read {path}: {error.strerror}", where)) from None
+    except UnicodeDecodeError as error:
+        message = (
+            f"{path} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x})"
+        )
+        raise DataError(Diagnostic(message, where)) from None
+    source = Source(str(path), text.replace("\r\n", "\n"))
+    limit(source)
+    return source
+
+
+def _collect(source: Source, folder: Path, open_files: tuple[Path, ...] = ()) -> th.Theory:
+    """All statements of a source and of what it includes, in order, each file once."""
+    declarations: list[th.Declaration] = []
+    axioms: list[th.Axiom] = []
+    errors: list[Diagnostic] = []
+    done: set[Path] = set(open_files)
+    stack = [(iter(_statements(source, errors)), folder, open_files)]
+    while stack:
+        statements, here, chain = stack[-1]
+        statement = next(statements, None)
+        if statement is None:
+            stack.pop()
+        elif isinstance(statement, th.Axiom):
+            axioms.append(statement)
+        elif not isinstance(statement, th.Include):
+            declarations.append(statement)
+        else:
+            file = here / statement.path
+            key = file.resolve()
+            if key in chain:
+                errors.append(Diagnostic(f"{file} includes itself", statement.span))
+            elif key not in done:
+                done.add(key)
+                try:
+                    inner = _open(file, statement)
+                except FotError as error:
+                    errors += error.diagnostics
+                else:
+                    stack.append((iter(_statements(inner, errors)), file.parent, (*chain, key)))
+    if errors:
+        raise ParseError(*errors)
+    return th.Theory(tuple(declarations), tuple(axioms))
+
+
+def _statements(source: Source, errors: list[Diagnostic]) -> list[th.Statement]:
+    """The statements that can be read; the errors of the others are added to `errors`.
+
+    A statement begins with its keyword at the beginning of a line, so one that cannot be read
+    does not take the next one with it.
+    """
+    text = source.text
+    starts = [m.end() for m in _STATEMENT.finditer(text)]
+    found: list[th.Statement] = []
+    head = _strip(text, 0, starts[0] if starts else len(text))
+    if head is not None:
+        errors.append(_stray(source, *head))
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        try:
+            found += cast("tuple[th.Statement, ...]", read(source, start, end, "statement"))
+        except ParseError as error:
+            errors += error.diagnostics
+    return found
+
+
+def _strip(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """The first piece of a line that is neither blank nor a comment."""
+    for match in re.finditer(r"[^\n]+", text[start:end]):
+        content = match.group().split("#", 1)[0]
+        if content.strip():
+            begin = start + match.start() + len(content) - len(content.lstrip())
+            return begin, begin + len(content.strip())
+    return None
+
+
+def _stray(source: Source, start: int, end: int) -> Diagnostic:
+    from fotltn.errors import Span, did_you_mean
+
+    word = source.text[start:end].split()[0].split("(")[0]
+    words = ["sort", "predicate", "function", "constant", "relation", "include", "axiom", "static"]
+    return Diagnostic(
+        "this is not a statement",
+        Span(source, start, end),
+        did_you_mean(word, words) or f"a statement begins with one of: {', '.join(words)}",
+    )

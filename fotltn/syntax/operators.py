@@ -1,0 +1,55 @@
+"""The temporal operators and their spellings: one table for grammar, printers and docs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How an operator is written, and where it looks."""
+
+    ascii: str
+    unicode: str
+    latex: str
+    arity: int
+    past: bool
+    words: str  # its name in prose, for messages and documentation
+
+
+class Temporal(Enum):
+    """A temporal operator. F, G, U, R, W, M and their past mirrors include the present."""
+
+    X = Spelling("X", "○", r"\mathbf{X}", 1, False, "next")
+    WX = Spelling("WX", "●", r"\mathbf{WX}", 1, False, "weak next")
+    F = Spelling("F", "◇", r"\mathbf{F}", 1, False, "eventually")
+    G = Spelling("G", "□", r"\mathbf{G}", 1, False, "always")
+    Y = Spelling("Y", "⊖", r"\mathbf{Y}", 1, True, "previous")
+    WY = Spelling("WY", "⊛", r"\mathbf{WY}", 1, True, "weak previous")
+    O = Spelling("O", "⟐", r"\mathbf{O}", 1, True, "once")  # noqa: E741 the operator's name
+    H = Spelling("H", "⊟", r"\mathbf{H}", 1, True, "historically")
+    U = Spelling("U", "𝒰", r"\mathbin{\mathbf{U}}", 2, False, "until")
+    R = Spelling("R", "ℛ", r"\mathbin{\mathbf{R}}", 2, False, "release")
+    W = Spelling("W", "𝒲", r"\mathbin{\mathbf{W}}", 2, False, "weak until")
+    M = Spelling("M", "ℳ", r"\mathbin{\mathbf{M}}", 2, False, "strong release")
+    S = Spelling("S", "𝒮", r"\mathbin{\mathbf{S}}", 2, True, "since")
+    T = Spelling("T", "𝒯", r"\mathbin{\mathbf{T}}", 2, True, "trigger")
+
+    @property
+    def ascii(self) -> str:
+        """The ASCII spelling, which is also the name."""
+        return self.value.ascii
+
+    @property
+    def steps(self) -> bool:
+        """Whether the operator looks at one point, some steps away (X, WX, Y, WY)."""
+        return self in _STEPS
+
+
+_STEPS = frozenset({Temporal.X, Temporal.WX, Temporal.Y, Temporal.WY})
+
+#: Operators with a strict form (section 2.2 of the paper): the present is left out.
+STRICT = frozenset(op for op in Temporal if not op.steps)
+
+STRICT_MARK = {"ascii": "+", "unicode": "⁺", "latex": "^{+}"}

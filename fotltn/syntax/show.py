@@ -1,0 +1,287 @@
+"""Formulas and theories to text: ASCII, Unicode, LaTeX. `parse(show(f)) == f` for the first two."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Literal
+
+from fotltn.syntax import formula as f
+from fotltn.syntax import theory as th
+from fotltn.syntax.operators import STRICT_MARK
+
+Style = Literal["ascii", "unicode", "latex"]
+STYLES: tuple[Style, ...] = ("ascii", "unicode", "latex")
+
+_SIGNS: dict[Style, dict[str, str]] = {
+    "ascii": {
+        "not": "!", "and": " & ", "or": " | ", "implies": " -> ", "iff": " <-> ",
+        "forall": "forall ", "exists": "exists ", "in": " in ", "where": " where ", "dot": ". ",
+        "true": "true", "false": "false", "<=": " <= ", ">=": " >= ", "<": " < ", ">": " > ",
+        "=": " = ", "comma": ", ",
+    },
+    "unicode": {
+        "not": "¬", "and": " ∧ ", "or": " ∨ ", "implies": " → ", "iff": " ↔ ",
+        "forall": "∀", "exists": "∃", "in": " in ", "where": " where ", "dot": ". ",
+        "true": "⊤", "false": "⊥", "<=": " ≤ ", ">=": " ≥ ", "<": " < ", ">": " > ",
+        "=": " = ", "comma": ", ",
+    },
+    "latex": {
+        "not": r"\neg ", "and": r" \land ", "or": r" \lor ", "implies": r" \to ",
+        "iff": r" \leftrightarrow ",
+        "forall": r"\forall ", "exists": r"\exists ", "in": r" \in ", "where": r" \mid ",
+        "dot": r"\;.\; ",
+        "true": r"\top", "false": r"\bot", "<=": r" \le ", ">=": r" \ge ", "<": " < ", ">": " > ",
+        "=": " = ", "comma": ", ",
+    },
+}  # fmt: skip
+
+# How tightly a formula holds together; a looser one inside a tighter one gets parentheses.
+_QUANTIFIED, _IFF, _IMPLIES, _OR, _AND, _UNTIL, _RELATION, _PREFIX, _PRIMARY = range(9)
+_LEVELS: dict[type[f.Syntax], int] = {
+    f.Forall: _QUANTIFIED, f.Exists: _QUANTIFIED, f.Iff: _IFF, f.Implies: _IMPLIES, f.Or: _OR,
+    f.And: _AND, f.Binary: _UNTIL, f.Equal: _RELATION, f.Compare: _RELATION, f.Not: _PREFIX,
+    f.Unary: _PREFIX,
+}  # fmt: skip
+
+_Piece = str | tuple[f.Syntax, int]
+
+
+def show(node: f.Syntax, style: Style = "ascii") -> str:
+    r"""The text of a formula or term.
+
+    >>> from fotltn import parse_formula
+    >>> show(parse_formula("forall x. G(Stop(x) -> F[<=3] Run(x))"), "unicode")
+    '∀x. □(Stop(x) → ◇[≤3] Run(x))'
+    """
+    if style not in STYLES:
+        raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
+    out: list[str] = []
+    stack: list[_Piece] = [(node, _QUANTIFIED)]
+    while stack:
+        piece = stack.pop()
+        if isinstance(piece, str):
+            out.append(piece)
+            continue
+        inner, need = piece
+        pieces = _expand(inner, style)
+        if _level(inner) < need:
+            pieces = [*_open(style), *pieces, *_close(style)]
+        stack.extend(reversed(pieces))
+    return "".join(out)
+
+
+def _open(style: Style) -> list[_Piece]:
+    return [r"\left("] if style == "latex" else ["("]
+
+
+def _close(style: Style) -> list[_Piece]:
+    return [r"\right)"] if style == "latex" else [")"]
+
+
+def _expand(node: f.Syntax, style: Style) -> list[_Piece]:
+    """One node as text and smaller pieces."""
+    sign = _SIGNS[style]
+    match node:
+        case f.Var(name):
+            return [_name(name, style)]
+        case f.Const(name):
+            return [_quoted(name, style)]
+        case f.Number(value):
+            return [_number(value)]
+        case f.Apply(name, args) | f.Atom(name, args):
+            return [_symbol(name, style), *_arguments(args, sign["comma"])]
+        case f.Truth(value):
+            return [sign["true" if value else "false"]]
+        case f.Edge(end):
+            return [rf"\mathsf{{{end}}}" if style == "latex" else end]
+        case f.Equal(left, right):
+            return [(left, 0), sign["="], (right, 0)]
+        case f.Compare(op, left, right):
+            return [(left, 0), sign[op], (right, 0)]
+        case f.Not(arg):
+            return [sign["not"], (arg, _PREFIX)]
+        case f.And(left, right):
+            return [(left, _AND), sign["and"], (right, _UNTIL)]
+        case f.Or(left, right):
+            return [(left, _OR), sign["or"], (right, _AND)]
+        case f.Implies(left, right):
+            return [(left, _OR), sign["implies"], (right, _IMPLIES)]
+        case f.Iff(left, right):
+            return [(left, _IMPLIES), sign["iff"], (right, _IFF)]
+        case f.Forall(binders, guard, body):
+            return _quantified("forall", binders, guard, body, style)
+        case f.Exists(binders, guard, body):
+            return _quantified("exists", binders, guard, body, style)
+        case f.Unary(_, arg):
+            gap = "" if _level(arg) < _PREFIX else _space(style)
+            return [_operator(node, style), gap, (arg, _PREFIX)]
+        case f.Binary(_, left, right):
+            return [(left, _PREFIX), f" {_operator(node, style)} ", (right, _UNTIL)]
+    raise TypeError(f"not a formula or term: {node!r}")  # pragma: no cover
+
+
+def _level(node: f.Syntax) -> int:
+    return _LEVELS.get(type(node), _PRIMARY)
+
+
+def _space(style: Style) -> str:
+    return r"\," if style == "latex" else " "
+
+
+def _arguments(args: tuple[f.Term, ...], comma: str) -> list[_Piece]:
+    if not args:
+        return []
+    pieces: list[_Piece] = ["("]
+    for index, arg in enumerate(args):
+        pieces += [comma, (arg, 0)] if index else [(arg, 0)]
+    return [*pieces, ")"]
+
+
+def _quantified(
+    kind: str,
+    binders: tuple[f.Binder | f.Paired, ...],
+    guard: f.Formula | None,
+    body: f.Formula,
+    style: Style,
+) -> list[_Piece]:
+    sign = _SIGNS[style]
+    pieces: list[_Piece] = [sign[kind], sign["comma"].join(_binding(b, style) for b in binders)]
+    if guard is not None:
+        pieces += [sign["where"], (guard, _IFF)]
+    return [*pieces, sign["dot"], (body, _QUANTIFIED)]
+
+
+def _binding(binding: f.Binder | f.Paired, style: Style) -> str:
+    sign = _SIGNS[style]
+    if isinstance(binding, f.Paired):
+        inner = sign["comma"].join(_binding(b, style) for b in binding.binders)
+        return f"({inner}){sign['in']}{_name(binding.relation, style)}"
+    name = _name(binding.name, style)
+    if binding.sort is None:
+        return name
+    return name + (r"{:}\," if style == "latex" else ": ") + _symbol(binding.sort, style)
+
+
+def _operator(node: f.Unary | f.Binary, style: Style) -> str:
+    text: str = getattr(node.op.value, style)
+    strict = STRICT_MARK[style] if node.strict else ""
+    bound = _bound(node, style)
+    if style == "latex":
+        return f"{text}{strict}" + (f"_{{{bound}}}" if bound else "")
+    return f"{text}{strict}{bound}"
+
+
+def _bound(node: f.Unary | f.Binary, style: Style) -> str:
+    bound = node.bound
+    if bound is None:
+        return ""
+    low, high = bound.low, bound.high
+    less, more = {"ascii": ("<=", ">="), "unicode": ("≤", "≥"), "latex": (r"\le ", r"\ge ")}[style]
+    if high is None:
+        inner = f"{more}{low}"
+    elif low == high:
+        inner = str(low)
+    elif low == 0:
+        inner = f"{less}{high}"
+    else:
+        inner = f"{low},{high}"
+    return inner if style == "latex" and "," not in inner else f"[{inner}]"
+
+
+def _name(name: str, style: Style) -> str:
+    if style != "latex":
+        return name
+    match_ = re.fullmatch(r"([A-Za-z])_?(\d+)", name)
+    if match_:
+        return f"{match_[1]}_{{{match_[2]}}}"
+    return name if len(name) == 1 else rf"\mathit{{{_escape(name)}}}"
+
+
+def _symbol(name: str, style: Style) -> str:
+    return rf"\mathsf{{{_escape(name)}}}" if style == "latex" else name
+
+
+def _quoted(name: str, style: Style) -> str:
+    if style == "latex":
+        return rf"\text{{``{_escape(name)}''}}"
+    return quote(name)
+
+
+def quote(name: str) -> str:
+    """An entity's name as the language writes it."""
+    escaped = (
+        name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
+    return f'"{escaped}"'
+
+
+def _escape(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    return "".join(special.get(c, f"\\{c}" if c in "_&%$#{}" else c) for c in text)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else json.dumps(value)
+
+
+# --- theories --------------------------------------------------------------------------------
+
+
+def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
+    """The text of a theory file (ASCII or Unicode), or a LaTeX table of its axioms."""
+    if style == "latex":
+        rows = [
+            rf"\mathrm{{{_escape(a.name)}}} & {show(a.formula, 'latex')} \\" for a in theory.axioms
+        ]
+        return "\n".join([r"\begin{array}{ll}", *rows, r"\end{array}", ""])
+    lines = [_declaration(d) for d in theory.declarations]
+    if lines and theory.axioms:
+        lines.append("")
+    lines += [_axiom(a, style) for a in theory.axioms]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _axiom(axiom: th.Axiom, style: Style) -> str:
+    weight = f" weight {_number(axiom.weight)}" if axiom.weight != 1.0 else ""
+    return f"axiom {axiom.name}{weight}: {show(axiom.formula, style)}"
+
+
+def _declaration(item: th.Declaration) -> str:
+    match item:
+        case th.SortDecl(name):
+            return f"sort {name}"
+        case th.PredicateDecl(name, sorts, static):
+            return f"{'static ' if static else ''}predicate {name}{_sorts(sorts)}"
+        case th.FunctionDecl(name, sorts, result, static):
+            return f"{'' if static else 'temporal '}function {name}{_sorts(sorts)}: {result}"
+        case th.ConstantDecl(name, sort):
+            plain = re.fullmatch(r"[^\W\d]\w*", name) and not _reserved(name)
+            return f"constant {name if plain else quote(name)}: {sort}"
+        case th.RelationDecl(name, sorts):
+            return f"relation {name}{_sorts(sorts)}"
+
+
+def _reserved(name: str) -> bool:
+    from fotltn.syntax.hints import KEYWORDS
+
+    return name in KEYWORDS
+
+
+def _sorts(sorts: tuple[str, ...]) -> str:
+    return f"({', '.join(sorts)})" if sorts else ""
+
+
+def theory_html(theory: th.Theory) -> str:
+    """A theory for notebooks: declarations as text, axioms typeset."""
+    rows = "".join(
+        f"<tr><th>{html.escape(a.name)}</th><td>{_number(a.weight)}</td>"
+        f"<td style='text-align:left'>{html.escape(a.formula._repr_latex_())}</td></tr>"
+        for a in theory.axioms
+    )
+    declared = html.escape("\n".join(_declaration(d) for d in theory.declarations))
+    return (
+        f"<pre>{declared}</pre><table><tr><th>axiom</th><th>weight</th><th>formula</th></tr>"
+        f"{rows}</table>"
+    )

@@ -1,0 +1,129 @@
+"""Immutable nodes and the only traversals over them.
+
+Every expression of the system (formulas, their checked core, the algebra) is built from `Node`.
+Hashes are computed once, when a node is made, and nothing here recurses: a formula nested a
+hundred thousand deep is compared, hashed and walked like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+N = TypeVar("N", bound="Node")
+R = TypeVar("R")
+
+
+class Node:
+    """Base of frozen dataclasses that compare by structure, without recursion.
+
+    Subclasses are `@dataclass(frozen=True, slots=True, eq=False, repr=False)`. Positional
+    fields make up the structure; keyword-only fields (a source span) are remarks that do not
+    take part in comparison.
+    """
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __post_init__(self) -> None:
+        """Compute the hash from the parts, whose hashes are known already."""
+        object.__setattr__(self, "_hash", hash((type(self).__qualname__, *parts(self))))
+
+    def __hash__(self) -> int:
+        """The hash computed at construction."""
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        """Structural equality."""
+        if not isinstance(other, Node):
+            return NotImplemented
+        return _same(self, other)
+
+    def __copy__(self: N) -> N:
+        """Frozen, so a copy is the node itself."""
+        return self
+
+    def __deepcopy__(self: N, memo: dict[int, Any]) -> N:
+        """Frozen, so a copy is the node itself."""
+        return self
+
+
+def parts(node: Node) -> tuple[Any, ...]:
+    """The structural fields of a node, in order."""
+    return tuple([getattr(node, name) for name in type(node).__match_args__])  # type: ignore[attr-defined]
+
+
+def children(node: Node) -> list[Node]:
+    """The nodes directly below a node, in field order; tuples are opened."""
+    found: list[Node] = []
+    for part in parts(node):
+        if isinstance(part, Node):
+            found.append(part)
+        elif isinstance(part, tuple):
+            found.extend(item for item in part if isinstance(item, Node))
+    return found
+
+
+def postorder(*roots: N) -> Iterator[N]:
+    """Each distinct node once, children before parents."""
+    done: set[Node] = set()
+    stack: list[tuple[Any, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            if node not in done:
+                done.add(node)
+                yield node
+        elif node not in done:
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(children(node)))
+
+
+def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
+    """Compute bottom-up: `visit(node, results of its children)`; equal nodes are visited once."""
+    results: dict[Node, R] = {}
+    for node in postorder(root):
+        results[node] = visit(node, [results[child] for child in children(node)])
+    return results[root]
+
+
+def events(root: Node) -> Iterator[tuple[bool, Any]]:
+    """Walk as a tree: `(True, node)` before its children, `(False, node)` after them."""
+    stack: list[tuple[bool, Node]] = [(True, root)]
+    while stack:
+        entering, node = stack.pop()
+        yield entering, node
+        if entering:
+            stack.append((False, node))
+            stack.extend((True, child) for child in reversed(children(node)))
+
+
+def depth(root: Node) -> int:
+    """The number of nodes on the longest path down."""
+    return fold(root, lambda _, below: 1 + max(below, default=0))
+
+
+def _same(left: Node, right: Node) -> bool:
+    stack: list[tuple[Any, Any]] = [(left, right)]
+    seen: set[tuple[int, int]] = set()
+    while stack:
+        a, b = stack.pop()
+        if a is b:
+            continue
+        if isinstance(a, Node):
+            if type(a) is not type(b) or a._hash != b._hash:
+                return False
+            if (id(a), id(b)) not in seen:
+                seen.add((id(a), id(b)))
+                stack.extend(_pairs(parts(a), parts(b)))
+        elif isinstance(a, tuple):
+            if not isinstance(b, tuple) or len(a) != len(b):
+                return False
+            stack.extend(_pairs(a, b))
+        elif type(a) is not type(b) or a != b:
+            return False
+    return True
+
+
+def _pairs(left: Iterable[Any], right: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    return zip(left, right, strict=True)
