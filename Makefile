@@ -1,0 +1,38 @@
+# make demo   set up, evaluate the paper's worked example, show the result
+# make test   set up, check formatting, lint and types, run the tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+.PHONY: demo test test-slow check format clean
+
+demo: $(STAMP)
+	@$(BIN)/python examples/appendix_b/demo.py
+
+test: check
+	$(BIN)/pytest -q -n 2 -m "not slow"
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -q -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(STAMP): pyproject.toml constraints.txt requirements-oracles.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.11 demo"; exit 1; }
+	@echo "Setting up $(VENV) (a minute or two) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-oracles.txt
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

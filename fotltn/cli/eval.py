@@ -1,0 +1,195 @@
+"""`fotltn eval`: the truth of axioms and formulas on a table of facts."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fotltn.cli.output import emit_json, warn
+from fotltn.errors import DataError, SemanticsError
+from fotltn.logic.check import CheckedTheory, check_formula
+from fotltn.logic.check import check as check_theory
+from fotltn.semantics.config import SEMANTICS, named
+from fotltn.syntax.load import load_theory
+from fotltn.syntax.parse import parse_formula
+
+if TYPE_CHECKING:
+    from fotltn.grounding.facts import Facts
+    from fotltn.logic import core as c
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A formula at one binding of its free variables in one trace: its value over time."""
+
+    name: str
+    trace: str
+    binding: dict[str, str]
+    values: list[float | bool | None]
+
+
+def evaluate(
+    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    facts: Annotated[
+        list[Path], typer.Option("--facts", help="CSV or Parquet files of facts; repeatable.")
+    ],
+    formula: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--formula",
+            help="A formula instead of the axioms; its free variables become rows. Repeatable.",
+        ),
+    ] = None,
+    semantics: Annotated[
+        str, typer.Option("--semantics", help=f"One of {', '.join(SEMANTICS)}.")
+    ] = "stable-product",
+    p: Annotated[
+        float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
+    ] = None,
+    at: Annotated[str, typer.Option("--at", help="A time point, or 'all'.")] = "0",
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            "--horizon",
+            help="Time points of every trace; without it, a trace ends with its last fact.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", help="With the crisp semantics: degrees at or above it are true."
+        ),
+    ] = None,
+    digits: Annotated[
+        int, typer.Option("--digits", help="Digits after the point.", min=1, max=17)
+    ] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
+) -> None:
+    """Evaluate a theory's axioms, or formulas over its symbols, on facts.
+
+    What no fact states is false. Exit status: 0 if everything could be evaluated, 1 if the input
+    has errors, 2 for a wrong call.
+    """
+    meaning = named(semantics)
+    meaning = meaning if p is None else meaning.with_p(p)
+    if threshold is not None and not meaning.boolean:
+        raise SemanticsError("a threshold goes with --semantics crisp")
+    checked = check_theory(load_theory(theory))
+    goals = _goals(checked, formula or [])
+    time = _time(at)
+    from fotltn.grounding.facts import read_facts
+
+    table = read_facts(facts, checked.signature, horizon=horizon)
+    if time is not None and time >= max(table.lengths):
+        raise DataError(
+            f"the time point {time} does not exist: there are 0 to {max(table.lengths) - 1}"
+        )
+    lines = _lines(goals, checked, table, meaning, time, threshold)
+    if as_json:
+        shown = [
+            {"formula": n.name, **({"trace": n.trace} if len(table.traces) > 1 else {}),
+             **({"binding": n.binding} if n.binding else {}),
+             **({"value": n.values[0]} if time is not None else {"values": n.values})}
+            for n in lines
+        ]  # fmt: skip
+        emit_json(
+            {
+                "ok": True,
+                "semantics": meaning.name,
+                "p": p,
+                "at": at,
+                "results": shown,
+                "diagnostics": [w.as_dict() for w in (*checked.warnings, *table.warnings)],
+            }
+        )
+        return
+    warn((*checked.warnings, *table.warnings))
+    _print(lines, time, len(table.traces) > 1, digits)
+
+
+def _goals(
+    checked: CheckedTheory, texts: list[str]
+) -> list[tuple[str, c.Formula, tuple[c.Axis, ...]]]:
+    if not texts:
+        return [(a.name, a.formula, ()) for a in checked.axioms]
+    goals = []
+    for text in texts:
+        found = check_formula(parse_formula(text, source="--formula"), checked.signature)
+        goals.append((text, found.formula, found.free))
+    return goals
+
+
+def _time(at: str) -> int | None:
+    if at == "all":
+        return None
+    if not at.isdecimal():
+        raise DataError(f"--at takes a time point from 0, or 'all', not '{at}'")
+    return int(at)
+
+
+def _lines(
+    goals: list[tuple[str, c.Formula, tuple[c.Axis, ...]]],
+    checked: CheckedTheory,
+    facts: Facts,
+    semantics: Any,
+    time: int | None,
+    threshold: float | None,
+) -> list[Line]:
+    import torch
+
+    from fotltn.evaluate import evaluate_core, present
+    from fotltn.grounding.dense import interpretation
+
+    model = interpretation(facts, checked.signature)
+    found = []
+    for name, core, free in goals:
+        value = evaluate_core(core, model, semantics, dtype=torch.float64, threshold=threshold)
+        tensor = present(value, free, model, at="all", batched=True)
+        names = [facts.entities[str(axis.sort)] for axis in free]
+        for trace, label in enumerate(facts.traces):
+            for place in itertools.product(*(range(len(n)) for n in names)):
+                row = tensor[(trace, *place)].tolist()[: facts.lengths[trace]]
+                binding = {a.name: n[i] for a, n, i in zip(free, names, place, strict=True)}
+                if time is not None:
+                    row = [row[time]] if time < len(row) else [None]
+                found.append(Line(name, label, binding, row))
+    return found
+
+
+def _print(lines: list[Line], time: int | None, many_traces: bool, digits: int) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    longest = max((len(n.values) for n in lines), default=0)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("formula", overflow="fold")
+    if many_traces:
+        table.add_column("trace")
+    bound = list(dict.fromkeys(v for n in lines for v in n.binding))
+    for name in bound:
+        table.add_column(name)
+    for t in [time] if time is not None else range(longest):
+        table.add_column(f"t={t}", justify="right", no_wrap=True)
+    for n in lines:
+        cells = [_cell(v, digits) for v in n.values] + [""] * (longest - len(n.values))
+        where = [n.trace] if many_traces else []
+        table.add_row(n.name, *where, *(n.binding.get(v, "") for v in bound), *cells)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(
+            width=max(80, 12 * (longest + 4) + max((len(n.name) for n in lines), default=0))
+        )
+    console.print(table)
+
+
+def _cell(value: float | bool | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.{digits}f}"

@@ -1,0 +1,60 @@
+"""The command `fotltn`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from fotltn.cli.check import check
+from fotltn.cli.eval import evaluate
+from fotltn.cli.output import FINDINGS, complain
+from fotltn.cli.show import show
+from fotltn.errors import FotError
+
+app = typer.Typer(
+    name="fotltn",
+    help="Typed first-order temporal logic with a differentiable meaning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("check")(check)
+app.command("show")(show)
+app.command("eval")(evaluate)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from fotltn import __version__
+
+        print(f"fotltn {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Typed first-order temporal logic with a differentiable meaning."""
+
+
+def main() -> None:
+    """Run the command line; errors of the input become a message and exit status 1."""
+    try:
+        app()
+    except FotError as error:
+        complain(error, as_json="--json" in sys.argv)
+        sys.exit(FINDINGS)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FINDINGS)

@@ -1,0 +1,41 @@
+"""`fotltn show`: print a theory in another spelling."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.cli.output import emit_json
+from fotltn.syntax.load import load_theory
+from fotltn.syntax.show import show as show_formula
+from fotltn.syntax.show import show_theory
+
+
+class Spelling(StrEnum):
+    """The spellings that a theory can be printed in."""
+
+    ascii = "ascii"
+    unicode = "unicode"
+    latex = "latex"
+
+
+def show(
+    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    spelling: Annotated[
+        Spelling, typer.Option("--as", help="ascii and unicode can be read back.")
+    ] = Spelling.unicode,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print a theory, with what it includes, in ASCII, Unicode or LaTeX."""
+    loaded = load_theory(theory)
+    if as_json:
+        axioms = [
+            {"name": a.name, "weight": a.weight, "formula": show_formula(a.formula, spelling.value)}
+            for a in loaded.axioms
+        ]
+        emit_json({"theory": str(theory), "as": spelling.value, "axioms": axioms})
+    else:
+        print(show_theory(loaded, spelling.value), end="")

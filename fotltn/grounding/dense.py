@@ -1,0 +1,78 @@
+"""Facts as dense tables, for the reference evaluators."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError
+from fotltn.grounding.facts import Facts, Rows
+from fotltn.logic.core import REAL
+from fotltn.logic.signature import Signature
+from fotltn.semantics.interpretation import Interpretation
+
+#: The most cells that one table may have; beyond it, dense evaluation is not the right tool.
+MAX_CELLS = 2**28
+
+
+def interpretation(
+    facts: Facts, signature: Signature, *, dtype: torch.dtype = torch.float64
+) -> Interpretation:
+    """Facts as tables with axes (trace, arguments …, time); what is not stated is false."""
+    sizes = {sort: len(names) for sort, names in facts.entities.items()}
+    traces, horizon = len(facts.lengths), max(facts.lengths)
+    predicates = {}
+    for name, decl in signature.predicates.items():
+        shape = (traces, *(sizes[s] for s in decl.sorts), 1 if decl.static else horizon)
+        predicates[name] = _table(name, facts.rows.get(name), shape, 0.0, dtype)
+    functions = {}
+    for name, fun in signature.functions.items():
+        shape = (traces, *(sizes[s] for s in fun.sorts), 1 if fun.static else horizon)
+        table = _table(name, facts.rows.get(name), shape, float("nan"), torch.float64)
+        _total(name, table, fun.sorts, facts)
+        functions[name] = table.to(dtype) if fun.result == REAL else table.long()
+    relations = {}
+    for name, rel in signature.relations.items():
+        rows = facts.rows.get(name)
+        tuples = rows.args if rows is not None else np.zeros((0, len(rel.sorts)), dtype=np.int64)
+        relations[name] = torch.from_numpy(tuples)
+    constants = {s: {n: i for i, n in enumerate(names)} for s, names in facts.entities.items()}
+    return Interpretation(
+        sizes, torch.tensor(facts.lengths), horizon, predicates, functions, constants, relations
+    )
+
+
+def _table(
+    name: str, rows: Rows | None, shape: tuple[int, ...], default: float, dtype: torch.dtype
+) -> Tensor:
+    cells = int(np.prod(shape, dtype=np.float64))
+    if cells > MAX_CELLS:
+        raise DataError(
+            f"a dense table of '{name}' would have {cells:,} cells "
+            f"({' × '.join(map(str, shape))}); at most {MAX_CELLS:,} are made"
+        )
+    table = torch.full(shape, default, dtype=dtype)
+    if rows is not None:
+        time = np.maximum(rows.time, 0)
+        index = (rows.trace, *rows.args.T, time)
+        table[tuple(torch.from_numpy(np.ascontiguousarray(i)) for i in index)] = torch.from_numpy(
+            rows.value
+        ).to(dtype)
+    return table
+
+
+def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> None:
+    """A function has a result everywhere (inside its trace)."""
+    missing = table.isnan()
+    if table.shape[-1] > 1:
+        times = torch.arange(table.shape[-1])
+        inside = times < torch.tensor(facts.lengths).unsqueeze(-1)
+        missing = missing & inside.reshape(len(facts.lengths), *[1] * len(sorts), -1)
+    if bool(missing.any()):
+        trace, *args, time = missing.nonzero()[0].tolist()
+        given = ", ".join(facts.entities[s][i] for s, i in zip(sorts, args, strict=True))
+        when = f" at time {time}" if table.shape[-1] > 1 else ""
+        where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
+        raise DataError(f"the function '{name}' has no value for ({given}){when}{where}")
+    table.nan_to_num_(nan=0.0)
