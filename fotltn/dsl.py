@@ -207,15 +207,21 @@ def _quantified(
 
 
 def _steps(steps: int | None) -> Bounds:
+    if steps is not None and type(steps) is not int:
+        raise BuildError(f"X, WX, Y and WY take a number of steps, not {steps!r}")
     return None if steps is None else (steps, steps)
 
 
 def _bound(bound: Bounds) -> Bound | None:
     if bound is None:
         return None
-    low, high = (0, bound) if isinstance(bound, int) else bound
-    if low < 0 or (high is not None and high < low):
-        raise BuildError(f"a bound counts steps from low to high, both at least 0: not {bound}")
+    low, high = bound if isinstance(bound, tuple) and len(bound) == 2 else (0, bound)
+    whole = all(type(n) is int for n in (low, high) if n is not None)
+    if not whole or low < 0 or (high is not None and high < low):
+        raise BuildError(
+            f"a bound is a number of steps, or a pair of them, from low to high: not {bound!r}"
+        )
+    assert high is None or isinstance(high, int)
     return Bound(low, high)
 
 

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError
+from fotltn.errors import BuildError, DataError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check, check_formula
 from fotltn.semantics import crisp, reference
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, named
 from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.logspace import to_log
 from fotltn.semantics.tables import interpret
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
@@ -68,11 +69,15 @@ def evaluate(
     tensor(0.6000)
     """
     meaning = _semantics(semantics, p)
+    check_threshold(threshold, meaning)
+    if log and meaning.boolean:
+        raise SemanticsError("Boolean truth has no logarithm")
     checked = _checked(formula, theory, constants or {})
     batched = lengths is not None
     model, dtype = interpret(
         checked.signature, predicates, used=checked.formula, lengths=lengths, functions=functions,
         relations=relations, constants=constants, features=features, horizon=horizon,
+        declared=theory is not None,
     )  # fmt: skip
     value = evaluate_core(
         checked.formula, model, meaning, dtype=dtype, threshold=threshold, log=log
@@ -95,7 +100,7 @@ def evaluate_core(
     value = reference.evaluate(formula, model, semantics, dtype=dtype)
     if semantics.log_space:
         return value if log else Value(value.axes, value.tensor.exp())
-    return Value(value.axes, value.tensor.log()) if log else value
+    return Value(value.axes, to_log(value.tensor)) if log else value
 
 
 def present(
@@ -131,6 +136,8 @@ def _checked(
     formula: str | Formula, theory: Theory | CheckedTheory | None, constants: Mapping[str, int]
 ) -> CheckedFormula:
     parsed = parse_formula(formula) if isinstance(formula, str) else formula
+    if not isinstance(parsed, Formula):
+        raise BuildError(f"expected a formula or its text, not {parsed!r}")
     if isinstance(theory, Theory):
         theory = check(theory)
     signature = theory.signature if theory is not None else None

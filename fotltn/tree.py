@@ -87,6 +87,25 @@ def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
     return results[root]
 
 
+def transform(root: N, rule: Callable[[Any], Any]) -> N:
+    """Rebuild bottom-up: `rule(node)` sees a node whose children are rebuilt already."""
+    results: dict[Node, Node] = {}
+    for node in postorder(root):
+        inner: Any = node
+        if any(results[child] is not child for child in children(node)):
+            inner = type(node)(*(_replaced(part, results) for part in parts(node)))
+        results[node] = rule(inner)
+    return results[root]  # type: ignore[return-value]
+
+
+def _replaced(part: Any, results: dict[Node, Node]) -> Any:
+    if isinstance(part, Node):
+        return results[part]
+    if isinstance(part, tuple):
+        return tuple(results[item] if isinstance(item, Node) else item for item in part)
+    return part
+
+
 def events(root: Node) -> Iterator[tuple[bool, Any]]:
     """Walk as a tree: `(True, node)` before its children, `(False, node)` after them."""
     stack: list[tuple[bool, Node]] = [(True, root)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fotltn.cli.output import emit_json, warn
-from fotltn.errors import DataError, SemanticsError
+from fotltn.errors import DataError
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
-from fotltn.semantics.config import SEMANTICS, named
+from fotltn.semantics.config import SEMANTICS, PMean, Semantics, check_threshold, named
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 
@@ -76,8 +76,7 @@ def evaluate(
     """
     meaning = named(semantics)
     meaning = meaning if p is None else meaning.with_p(p)
-    if threshold is not None and not meaning.boolean:
-        raise SemanticsError("a threshold goes with --semantics crisp")
+    check_threshold(threshold, meaning)
     checked = check_theory(load_theory(theory))
     goals = _goals(checked, formula or [])
     time = _time(at)
@@ -89,6 +88,8 @@ def evaluate(
             f"the time point {time} does not exist: there are 0 to {max(table.lengths) - 1}"
         )
     lines = _lines(goals, checked, table, meaning, time, threshold)
+    # Formulas may well use what no axiom uses, so that "not used" would mislead.
+    warnings = (*(() if formula else checked.warnings), *table.warnings)
     if as_json:
         shown = [
             {"formula": n.name, **({"trace": n.trace} if len(table.traces) > 1 else {}),
@@ -100,14 +101,14 @@ def evaluate(
             {
                 "ok": True,
                 "semantics": meaning.name,
-                "p": p,
-                "at": at,
+                "p": _exponent(meaning),
+                "at": "all" if time is None else time,
                 "results": shown,
-                "diagnostics": [w.as_dict() for w in (*checked.warnings, *table.warnings)],
+                "diagnostics": [w.as_dict() for w in warnings],
             }
         )
         return
-    warn((*checked.warnings, *table.warnings))
+    warn(warnings)
     _print(lines, time, len(table.traces) > 1, digits)
 
 
@@ -123,6 +124,15 @@ def _goals(
     return goals
 
 
+def _exponent(semantics: Semantics) -> float | str | None:
+    """The exponent of all means, if there is one; JSON has no infinity, so that is a word."""
+    found = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
+    if len(found) != 1 or semantics.boolean:
+        return None
+    (p,) = found
+    return "inf" if p == float("inf") else p
+
+
 def _time(at: str) -> int | None:
     if at == "all":
         return None
@@ -135,7 +145,7 @@ def _lines(
     goals: list[tuple[str, c.Formula, tuple[c.Axis, ...]]],
     checked: CheckedTheory,
     facts: Facts,
-    semantics: Any,
+    semantics: Semantics,
     time: int | None,
     threshold: float | None,
 ) -> list[Line]:

@@ -10,6 +10,7 @@ import typer
 
 from fotltn.cli.check import check
 from fotltn.cli.eval import evaluate
+from fotltn.cli.explain import explain
 from fotltn.cli.output import FINDINGS, complain
 from fotltn.cli.show import show
 from fotltn.errors import FotError
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command("check")(check)
 app.command("show")(show)
 app.command("eval")(evaluate)
+app.command("explain")(explain)
 
 
 def _version(value: bool) -> None:

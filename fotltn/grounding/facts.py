@@ -22,6 +22,7 @@ from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 
 _SHOWN_ERRORS, _MOST_ERRORS = 20, 2000
+_EVERY = -1  # the trace of a fact that names none
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
 
 
@@ -107,6 +108,8 @@ class _Reader:
             return
         names = table.column("predicate")
         for row in _where(pc.is_null(names)):
+            if all(not table.column(c)[int(row)].is_valid for c in table.column_names):
+                continue  # an empty line
             self.complain(place, int(row), "the predicate is missing")
         for name in pc.unique(names).drop_null().to_pylist():
             rows = _where(pc.equal(names, name))
@@ -153,7 +156,7 @@ class _Reader:
                 self.complain(
                     place,
                     int(rows[i]),
-                    f"'{name}' takes {len(sorts)} arguments, but {column} is "
+                    f"'{name}' has no {column} (it takes {len(sorts)}), but there is "
                     f"'{table.column(column)[int(i)]}'",
                 )
         args = []
@@ -170,12 +173,12 @@ class _Reader:
         value = self._value(name, kind, place, table, rows)
         if len(self.errors) + self.more > before:
             return
+        trace = np.full(len(rows), _EVERY, dtype=np.int64)
         if "trace" in table.column_names:
-            named = pc.fill_null(table.column("trace"), "")
-            trace = self.traces.encode(named)
-        else:
-            self.traces.numbers.setdefault("", len(self.traces.numbers))
-            trace = np.full(len(rows), self.traces.numbers[""], dtype=np.int64)
+            named = _where(pc.is_valid(table.column("trace")))
+            trace[named] = self.traces.encode(table.column("trace").take(pa.array(named)))
+            if kind == "relation" and len(named):
+                self.complain(place, int(rows[named[0]]), f"the relation '{name}' has no traces")
         stacked = np.stack(args, axis=1) if args else np.zeros((len(rows), 0), dtype=np.int64)
         part = Rows(trace, stacked, time, value)
         self.parts.setdefault(name, []).append((part, place, rows))
@@ -196,7 +199,7 @@ class _Reader:
                     place, int(rows[i]), f"'{name}' is static, but has time {column[int(i)]}", hint
                 )
             return nowhere
-        times = _numbers(column)
+        times = _numbers(column, words=False)
         wrong = ~((times >= 0) & (times < 2**31) & (times == np.floor(times)))
         for i in np.flatnonzero(wrong):
             cell = column[int(i)].as_py()
@@ -208,6 +211,10 @@ class _Reader:
         self, name: str, kind: str, place: Place, table: pa.Table, rows: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, np.dtype[np.float64]]:
         column = "value" if kind == "function" else "truth"
+        if kind == "relation" and column in table.column_names:
+            for i in _where(pc.is_valid(table.column(column))):
+                self.complain(place, int(rows[i]), f"'{name}' is a relation and takes no 'truth'")
+            return np.ones(len(rows), dtype=np.float64)
         other = "truth" if kind == "function" else "value"
         if other in table.column_names:
             for i in _where(pc.is_valid(table.column(other))):
@@ -265,15 +272,50 @@ def read_facts(
             numbers.setdefault(constant.name, len(numbers))
     rows: dict[str, Rows] = {}
     warnings: list[Diagnostic] = []
-    for name, parts in reader.parts.items():
-        rows[name] = _unique(name, parts, reader, warnings)
-    lengths = _lengths(reader, rows, horizon)
     if not reader.traces.numbers:
         reader.traces.numbers[""] = 0
+    for name, parts in reader.parts.items():
+        spread = [_spread(name, part, reader) for part in parts]
+        rows[name] = _unique(name, spread, reader, warnings)
+    lengths = _lengths(reader, rows, horizon)
     if reader.errors:
         raise DataError(*reader.shown())
     entities = {s: tuple(n.numbers) for s, n in reader.entities.items()}
     return Facts(tuple(reader.traces.numbers), entities, rows, lengths, tuple(warnings))
+
+
+def _spread(
+    name: str, part: tuple[Rows, Place, np.ndarray[Any, Any]], reader: _Reader
+) -> tuple[Rows, Place, np.ndarray[Any, Any]]:
+    """Facts without a trace: of the only one, or, if static, of every trace."""
+    rows, place, numbers = part
+    kind, _, static = reader.symbols[name]
+    traces = len(reader.traces.numbers)
+    every = rows.trace == _EVERY
+    if kind == "relation" or traces == 1:
+        return (
+            Rows(np.where(every, 0, rows.trace), rows.args, rows.time, rows.value),
+            place,
+            numbers,
+        )
+    if not every.any():
+        return part
+    if not static:
+        for i in np.flatnonzero(every):
+            reader.complain(place, int(numbers[i]), f"'{name}' has no trace, but other facts have")
+        return part
+    times = np.where(every, traces, 1)
+    repeated = np.repeat(np.arange(len(every)), times)
+    trace = np.where(
+        every[repeated],
+        np.arange(len(repeated)) - np.repeat(times.cumsum() - times, times),
+        rows.trace[repeated],
+    )
+    return (
+        Rows(trace, rows.args[repeated], rows.time[repeated], rows.value[repeated]),
+        place,
+        numbers[repeated],
+    )
 
 
 def _unique(
@@ -309,7 +351,10 @@ def _unique(
     if not len(clash):
         doubled = len(keys) - len(first)
         warnings.append(
-            Diagnostic(f"{doubled} facts of '{name}' are repeated", severity=Severity.WARNING)
+            Diagnostic(
+                f"'{name}': {doubled} repeated {'fact' if doubled == 1 else 'facts'}",
+                severity=Severity.WARNING,
+            )
         )
     kept = np.sort(first)
     return Rows(whole.trace[kept], whole.args[kept], whole.time[kept], whole.value[kept])
@@ -337,12 +382,17 @@ def _where(mask: Any) -> np.ndarray[Any, Any]:
     return found
 
 
-def _numbers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A column of text as numbers: NaN where a cell is missing, infinite where it is no number."""
+def _numbers(
+    column: pa.ChunkedArray, *, words: bool = True
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Text as numbers: NaN where a cell is missing, infinite where it is no number.
+
+    With `words`, true and false are 1 and 0.
+    """
     try:
         whole = pc.cast(column, pa.float64()).to_numpy()
     except pa.ArrowInvalid:
-        cells = [(np.nan if t is None else _number(t)) for t in column.to_pylist()]
+        cells = [(np.nan if t is None else _number(t, words)) for t in column.to_pylist()]
         return np.asarray([np.inf if c is None else c for c in cells], dtype=np.float64)
     whole = np.array(whole)
     written = ~pc.is_null(column).to_numpy()
@@ -350,9 +400,9 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]]:
     return whole
 
 
-def _number(text: str) -> float | None:
+def _number(text: str, words: bool) -> float | None:
     lowered = text.strip().lower()
-    if lowered in ("true", "false"):
+    if words and lowered in ("true", "false"):
         return float(lowered == "true")
     try:
         number = float(lowered)

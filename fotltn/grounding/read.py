@@ -40,6 +40,8 @@ def read_table(path: Path) -> tuple[Place, pa.Table]:
             return Place(str(path), True), _read_csv(path, "\t" if ".tsv" in name else ",")
         if name.endswith(_PARQUET):
             return Place(str(path), False), _as_text(parquet.read_table(path))
+    except UnicodeDecodeError:
+        raise DataError(f"cannot read {path}: the names of its columns are not UTF-8") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(f"cannot read {path}: {_first_line(error)}") from None
     except OSError as error:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from fotltn.errors import CheckError, Diagnostic, Severity, did_you_mean
+from fotltn.errors import CheckError, Diagnostic, LimitError, Severity, did_you_mean
 from fotltn.logic import core as c
 from fotltn.logic import desugar
 from fotltn.logic.scope import Binding, Cell, Scope, Symbols
 from fotltn.logic.signature import Signature, build_signature
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
-from fotltn.tree import events
+from fotltn.tree import events, fold
+
+#: A formula with more parts, counting shared ones each time, is refused.
+MAX_NODES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ def check_formula(
 
     Raises:
         CheckError: with every error of the formula.
+        LimitError: the formula has more than `MAX_NODES` parts.
     """
     symbols = Symbols(signature or Signature(), infer=signature is None)
     for name in constants:
@@ -97,7 +101,17 @@ def check_formula(
     return CheckedFormula(lowered, free, signature or _inferred(symbols))
 
 
+def _limit(formula: f.Formula) -> None:
+    """Refuse a formula that shares parts so often that, written out, it would not end."""
+    nodes = fold(formula, lambda _, below: 1 + sum(below))
+    if nodes > MAX_NODES:
+        raise LimitError(
+            f"the formula has {nodes:,} parts when written out; at most {MAX_NODES:,} are checked"
+        )
+
+
 def _resolve(formula: f.Formula, symbols: Symbols) -> Scope:
+    _limit(formula)
     sorts = symbols.signature.sorts
     scope = Scope(symbols, next(iter(sorts)) if len(sorts) == 1 else None)
     scope.run(formula)

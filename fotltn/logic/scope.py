@@ -123,17 +123,20 @@ class Scope:
         return [(name, cell) for name, cell in free + named if cell.sort is None]
 
     def settle(self) -> None:
-        """Give the default sort to what has none, or complain."""
+        """Give the default sort to what has none, or complain, unless another error explains it."""
+        failed = bool(self.diagnostics) and any(
+            d.severity is Severity.ERROR for d in self.diagnostics
+        )
         for node, cell in self._entities:
             if cell.sort is None and self._default is not None:
                 cell.assign(self._default)
-            if cell.sort is None:
+            if cell.sort is None and not failed:
                 hint = f"declare it: constant {node}: sort"
                 self._error(f"cannot tell the sort of {node}", node.span, hint)
         for binding in [*self._bindings, *self.free.values()]:
             if binding.cell.sort is None and self._default is not None:
                 binding.cell.assign(self._default)
-            if binding.cell.sort is None:
+            if binding.cell.sort is None and not failed:
                 message = f"cannot tell the sort of '{binding.name}'"
                 self._error(message, binding.span, f"write it: forall {binding.name}: sort. …")
             elif binding.cell.sort == REAL:

@@ -204,3 +204,13 @@ def named(name: str) -> Semantics:
         return SEMANTICS[name]
     hint = did_you_mean(name, SEMANTICS) or f"there are {listing(SEMANTICS)}"
     raise SemanticsError(f"unknown semantics '{name}'; {hint}")
+
+
+def check_threshold(threshold: float | None, semantics: Semantics) -> None:
+    """Refuse a threshold that would not be used, or under which everything is true or false."""
+    if threshold is None:
+        return
+    if not semantics.boolean:
+        raise SemanticsError(f"a threshold goes with the semantics 'crisp', not '{semantics.name}'")
+    if not 0 < threshold <= 1:
+        raise SemanticsError(f"a threshold lies above 0 and at most at 1, not at {threshold}")

@@ -24,7 +24,7 @@ def negate(u: Tensor, kind: Negation) -> Tensor:
         case Negation.STANDARD:
             return 1 - u
         case Negation.GODEL:
-            return (u == 0).to(u.dtype)
+            return (u == 0).to(u.dtype) + 0 * u  # a step: its gradient is 0, not missing
 
 
 def conjoin(u: Tensor, v: Tensor, kind: TNorm, epsilon: float = 0.0) -> Tensor:
@@ -43,7 +43,7 @@ def disjoin(u: Tensor, v: Tensor, kind: TConorm, epsilon: float = 0.0) -> Tensor
     match kind:
         case TConorm.PROBABILISTIC_SUM:
             u, v = away_from_one(u, epsilon), away_from_one(v, epsilon)
-            return u + v - u * v
+            return u + v * (1 - u)  # u + v - u v, exact where u or v is 0 or 1
         case TConorm.MAXIMUM:
             return torch.maximum(u, v)
         case TConorm.LUKASIEWICZ:
@@ -55,7 +55,7 @@ def imply(u: Tensor, v: Tensor, kind: Implication, epsilon: float = 0.0) -> Tens
     match kind:
         case Implication.REICHENBACH:
             u, v = away_from_zero(u, epsilon), away_from_one(v, epsilon)
-            return 1 - u + u * v
+            return 1 - u * (1 - v)  # 1 - u + u v, likewise
         case Implication.KLEENE_DIENES:
             return torch.maximum(1 - u, v)
         case Implication.LUKASIEWICZ:

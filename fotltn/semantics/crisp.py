@@ -34,7 +34,10 @@ def evaluate(formula: c.Formula, model: Interpretation, *, threshold: float | No
 
 
 def compare(op: str, a: Tensor, b: Tensor) -> Tensor:
-    """`a op b`, elementwise."""
+    """`a op b`, elementwise, in the lower precision of the two: 0.1 is 0.1 in both."""
+    if a.is_floating_point() and b.is_floating_point() and a.dtype != b.dtype:
+        lower = min(a.dtype, b.dtype, key=lambda kind: torch.finfo(kind).bits)
+        a, b = a.to(lower), b.to(lower)
     match op:
         case "<":
             return a < b

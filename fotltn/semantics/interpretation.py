@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
+from fotltn.semantics.sparse import SparseTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +23,24 @@ class Interpretation:
         lengths: the number of time points of each trace.
         horizon: the number of time points of the tables, at least the greatest length.
         predicates: degrees, with axes (trace, arguments …, time); an axis of size 1 that stands
-            for trace or time holds for all of them.
+            for trace or time holds for all of them. A table of facts has the same axes.
         functions: results, with the same axes: entity numbers, or numbers for sort `real`.
         constants: entity numbers by name, for each sort.
         relations: tuples of entity numbers, with axes (tuple, place).
         features: vectors that equality measures the distance of, for a sort, with axes
             (trace, entity, feature). Without them, entities are equal only to themselves.
+        cuts: parts of axes, from and to, that alone are seen.
     """
 
     sizes: Mapping[str, int]
     lengths: Tensor
     horizon: int
-    predicates: Mapping[str, Tensor]
+    predicates: Mapping[str, Tensor | SparseTable]
     functions: Mapping[str, Tensor] = field(default_factory=dict)
     constants: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     relations: Mapping[str, Tensor] = field(default_factory=dict)
     features: Mapping[str, Tensor] = field(default_factory=dict)
+    cuts: Mapping[c.Axis, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def batch(self) -> int:
@@ -45,7 +48,14 @@ class Interpretation:
         return self.lengths.shape[0]
 
     def size(self, axis: c.Axis) -> int:
-        """The number of places of an axis."""
+        """The number of places of an axis, or of the part of it that is seen."""
+        if axis in self.cuts:
+            start, stop = self.cuts[axis]
+            return stop - start
+        return self.whole(axis)
+
+    def whole(self, axis: c.Axis) -> int:
+        """The number of all places of an axis."""
         if axis.relation is not None:
             return self.relation(axis.relation).shape[0]
         assert axis.sort is not None
@@ -58,7 +68,12 @@ class Interpretation:
         return _lookup("relation", name, self.relations)
 
     def predicate(self, name: str) -> Tensor:
-        """The table of a predicate."""
+        """The dense table of a predicate."""
+        table = self.table(name)
+        return table.dense(table.value.dtype) if isinstance(table, SparseTable) else table
+
+    def table(self, name: str) -> Tensor | SparseTable:
+        """The table of a predicate, as it is."""
         return _lookup("predicate", name, self.predicates)
 
     def function(self, name: str) -> Tensor:
@@ -80,7 +95,10 @@ class Interpretation:
         return times < self.lengths.unsqueeze(-1)
 
 
-def _lookup(kind: str, name: str, tables: Mapping[str, Tensor]) -> Tensor:
+T = TypeVar("T")
+
+
+def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:
     if name not in tables:
         hint = did_you_mean(name, tables) or f"there are {listing(tables)}"
         raise DataError(f"no table is given for the {kind} '{name}'; {hint}")
@@ -112,10 +130,12 @@ def variable(node: c.Variable, model: Interpretation) -> Value:
     """The entities that a variable runs over."""
     device = model.lengths.device
     if node.column is None:
-        numbers = torch.arange(model.size(node.axis), device=device)
+        numbers = torch.arange(model.whole(node.axis), device=device)
     else:
         assert node.axis.relation is not None
         numbers = model.relation(node.axis.relation)[:, node.column].to(device)
+    if node.axis in model.cuts:
+        numbers = numbers[slice(*model.cuts[node.axis])]
     return Value((node.axis,), numbers.reshape(1, -1, 1))
 
 

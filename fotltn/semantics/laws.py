@@ -1,8 +1,8 @@
 """Which laws a semantics obeys exactly: the only licence that the optimiser has to rewrite.
 
 A law is two formulas that have the same value under every interpretation with non-empty domains.
-In two-valued logic all of these hold; with graded truth most hold in some semantics only, and
-`holds` says in which. A test proves every law that is listed and refutes every one that is not.
+In two-valued logic nearly all of these hold; with graded truth most hold in some semantics only,
+and `holds` says in which. A test proves every law that is listed and refutes every one that is not.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _godel_dual(s: Semantics, existential: Aggregation, universal: Aggregation) 
 
 
 def laws(semantics: Semantics) -> frozenset[Law]:
-    """The laws that a semantics obeys exactly; Boolean truth obeys all.
+    """The laws that a semantics obeys exactly; Boolean truth obeys all but one.
 
     >>> from fotltn.semantics.config import GODEL, STABLE_PRODUCT
     >>> Law.MERGE_FORALL in laws(STABLE_PRODUCT), Law.IDEMPOTENCE in laws(STABLE_PRODUCT)
@@ -294,4 +294,6 @@ def laws(semantics: Semantics) -> frozenset[Law]:
     >>> Law.IDEMPOTENCE in laws(GODEL)
     True
     """
-    return frozenset(law for law in Law if semantics.boolean or law.value.holds(semantics))
+    if semantics.boolean:
+        return frozenset(Law) - {Law.FORALL_EVENTUALLY}
+    return frozenset(law for law in Law if law.value.holds(semantics))

@@ -13,7 +13,7 @@ from torch import Tensor
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.semantics import crisp, temporal
-from fotltn.semantics.config import Semantics
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Interpretation, Value, align, gather, variable
 from fotltn.semantics.operators import Operators, operators
 from fotltn.tree import fold
@@ -29,6 +29,15 @@ def evaluate(
         return _value(node, below, model, semantics, ops, dtype)
 
     return fold(formula, visit)
+
+
+def evaluate_term(term: c.Term, model: Interpretation, dtype: torch.dtype) -> Value:
+    """The entity numbers (or numbers) of a term, with its free axes."""
+
+    def visit(node: c.Core, below: list[Value]) -> Value:
+        return _value(node, below, model, STABLE_PRODUCT, operators(STABLE_PRODUCT), dtype)
+
+    return fold(term, visit)
 
 
 def _value(
@@ -48,7 +57,7 @@ def _value(
             number = torch.tensor(model.constant(node), device=lengths.device)
             return Value((), number.reshape(1, 1))
         case c.Number(value):
-            return Value((), torch.full((1, 1), value, dtype=dtype, device=lengths.device))
+            return Value((), torch.full((1, 1), value, dtype=torch.float64, device=lengths.device))
         case c.Apply(name):
             return gather(model.function(name), below)
 

@@ -12,6 +12,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Interpretation
+from fotltn.syntax.theory import FunctionDecl
 from fotltn.tree import postorder
 
 
@@ -26,12 +27,15 @@ def interpret(
     constants: Mapping[str, int] | None = None,
     features: Mapping[str, Any] | None = None,
     horizon: int | None = None,
+    declared: bool = True,
 ) -> tuple[Interpretation, torch.dtype]:
     """Check tables against a signature and put them together; also says the floating type.
 
-    Tables that the signature does not know are refused, unless the formula `used` is all that the
-    signature was made from.
+    Tables that the signature does not know are left alone. If it was `declared`, and not read off
+    a formula, what it says is static must be so.
     """
+    if not isinstance(predicates, Mapping):
+        raise DataError(f"predicates are a mapping from names to tables, not {predicates!r}")
     batched = lengths is not None
     needed = _symbols(used) if used is not None else set(signature.predicates)
     _none_missing("predicate", predicates, needed)
@@ -47,8 +51,7 @@ def interpret(
     shaped = {}
     for name, table in tables.items():
         decl = signature.predicates[name]
-        _degrees(name, table)
-        static = decl.static if decl.name in _declared(signature) else None
+        static = decl.static if declared else None
         shaped[name] = _shape(
             f"predicate '{name}'", table, decl.sorts, static, batched, sizes, times, traces
         )
@@ -61,8 +64,12 @@ def interpret(
             )
     vectors = _features(signature, features or {}, batched, sizes)
     length, count = _lengths(lengths, times, traces, horizon)
+    for name, table in shaped.items():
+        shaped[name] = _inside_only(table, count, length)
+        seen = shaped[name] if batched else shaped[name][0]
+        _degrees(name, seen if tables[name].dim() == seen.dim() else seen[..., 0])
     pairs = {
-        n: _tensor(f"relation '{n}'", t).reshape(-1, len(signature.relations[n].sorts)).long()
+        n: _tuples(n, t, len(signature.relations[n].sorts))
         for n, t in (relations or {}).items()
         if n in signature.relations
     }
@@ -82,11 +89,6 @@ def interpret(
                     f"constant '{name}' is entity {number}, but sort '{sort}' has {plain[sort]}"
                 )
     return model, _dtype([*tables.values()])
-
-
-def _declared(signature: Signature) -> set[str]:
-    """Predicates whose declaration says whether they are static: those with a place in a text."""
-    return {n for n, d in signature.predicates.items() if d.span is not None}
 
 
 def _constant_used(formula: c.Formula | None, name: str, sort: str) -> bool:
@@ -117,6 +119,28 @@ def _tensor(what: str, value: Any) -> Tensor:
         raise DataError(
             f"the table of {what} is not a tensor, array or nested list: {error}"
         ) from None
+
+
+def _inside_only(table: Tensor, lengths: Tensor, horizon: int) -> Tensor:
+    """A table in which padding beyond the end of a trace, whatever it is, is 0."""
+    if table.shape[-1] == 1 or bool((lengths == horizon).all()):
+        return table
+    inside = torch.arange(horizon) < lengths.unsqueeze(-1)
+    shape = (lengths.shape[0], *[1] * (table.dim() - 2), horizon)
+    zero = torch.zeros((), dtype=table.dtype, device=table.device)
+    return torch.where(inside.reshape(shape).to(table.device), table, zero)
+
+
+def _tuples(name: str, value: Any, places: int) -> Tensor:
+    table = _tensor(f"relation '{name}'", value)
+    if table.numel() == 0:
+        return torch.zeros((0, places), dtype=torch.int64)
+    if table.dim() != 2 or table.shape[1] != places or table.is_floating_point():
+        raise DataError(
+            f"relation '{name}' lists tuples of {places} entity numbers, with axes "
+            f"(tuple, place); its table has shape {tuple(table.shape)} and type {table.dtype}"
+        )
+    return table.long()
 
 
 def _degrees(name: str, table: Tensor) -> None:
@@ -239,17 +263,22 @@ def _lengths(
     return total, count.long()
 
 
-def _entity_results(decl: Any, tables: dict[str, Tensor], sizes: Mapping[str, int]) -> None:
+def _entity_results(
+    decl: FunctionDecl, tables: dict[str, Tensor], sizes: Mapping[str, int]
+) -> None:
     """Results of functions must be entities of their sort, or finite numbers."""
     if decl.name not in tables:
         return
     table = tables[decl.name]
-    if decl.result == c.REAL or (table.is_floating_point() and decl.result.startswith("<")):
+    if decl.result == c.REAL:
         if bool((~table.isfinite()).any()):
             raise DataError(f"function '{decl.name}' has a result that is not a finite number")
         return
     if table.is_floating_point() or table.dtype == torch.bool:
-        raise DataError(f"function '{decl.name}' gives entities: its table must hold whole numbers")
+        raise DataError(
+            f"function '{decl.name}' gives entities, so its table must hold whole numbers; one "
+            "that gives numbers is declared in a theory with the result 'real'"
+        )
     tables[decl.name] = table.long()
     _in_range(f"function '{decl.name}'", tables[decl.name], sizes.get(decl.result))
 

@@ -36,6 +36,7 @@ _WORDS = {
     "STRING": "a name in double quotes",
     "COMPARE": "a comparison",
     "EQUAL": "'='",
+    "UNEQUAL": "'!='",
     "AND": "'&'",
     "OR": "'|'",
     "IMPLIES": "'->'",
@@ -87,7 +88,7 @@ def explain_expected(terminals: set[str]) -> str:
     phrases += sorted(_WORDS.get(name, f"'{name.lower()}'") for name in rest)
     if len(phrases) > 1:
         return ", ".join(phrases[:-1]) + f" or {phrases[-1]}"
-    return phrases[0] if phrases else "something else"
+    return phrases[0] if phrases else "an operator or the end"
 
 
 def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
@@ -99,6 +100,8 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
         if pattern.search(nearby):
             return hint
     found_text = text[start:end]
+    if found_text == "in" and "DOT" in expected:
+        return "variables that run through a relation go in parentheses: forall (x, y) in pairs."
     if "DOT" in expected and "WHERE" in expected:
         return "a quantifier has a dot after its variables: forall x. G(Stop(x))"
     operator = next((op for op in Temporal if op.ascii == found_text), None)

@@ -24,8 +24,11 @@ def parse_theory(text: str, *, source: str = "<theory>") -> th.Theory:
 
     Raises:
         ParseError: with every statement that could not be read.
+        LimitError: the text is too long.
     """
-    return _collect(Source(source, text), Path())
+    whole = Source(source, text)
+    limit(whole)
+    return _collect(whole, Path())
 
 
 def load_theory(path: str | os.PathLike[str]) -> th.Theory:
@@ -126,7 +129,7 @@ def _statements(source: Source, errors: list[Diagnostic]) -> list[th.Statement]:
     head = _strip(text, 0, starts[0] if starts else len(text))
     if head is not None:
         errors.append(_stray(source, *head))
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in zip(starts, [*starts, len(text)][1:], strict=True):
         try:
             found += cast("tuple[th.Statement, ...]", read(source, start, end, "statement"))
         except ParseError as error:

@@ -1,0 +1,210 @@
+"""Real-valued expressions over named axes: what a formula is under a semantics.
+
+An expression has entity axes, which quantifiers reduce, and may depend on time. The trace of a
+batch is an axis that every expression has and nothing reduces; it is not written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fotltn.logic import core as c
+from fotltn.semantics.config import Semantics
+from fotltn.tree import Node, fold
+
+
+class Kind(StrEnum):
+    """What a reduction does with the values."""
+
+    MEAN = "mean"  # 0 over nothing
+    SUM = "sum"  # 0 over nothing
+    PRODUCT = "product"  # 1 over nothing
+    MINIMUM = "minimum"  # 1 over nothing
+    MAXIMUM = "maximum"  # 0 over nothing
+
+
+class Op(StrEnum):
+    """Pointwise operations that are not sums and products."""
+
+    MINIMUM = "minimum"  # min(u, v)
+    MAXIMUM = "maximum"  # max(u, v)
+    POSITIVE = "positive"  # max(0, u + v)
+    GODEL_NOT = "godel-not"  # 1 if u = 0 else 0
+    GODEL_IMPLIES = "godel-implies"  # 1 if u <= v else v
+    GOGUEN = "goguen"  # 1 if u <= v else v / u
+
+
+class Expr(Node):
+    """A real-valued expression; `axes` and `timed` say what it depends on."""
+
+    __slots__ = ("axes", "timed")
+    axes: frozenset[c.Axis]
+    timed: bool
+
+    def __post_init__(self) -> None:
+        """Compute what the expression depends on, then its hash."""
+        axes, timed = _depends(self)
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "timed", timed)
+        Node.__post_init__(self)
+
+    def __repr__(self) -> str:
+        from fotltn.algebra.show import show
+
+        return f"<{show(self)}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Leaf(Expr):
+    """The degree of a predicate at terms."""
+
+    predicate: str
+    args: tuple[c.Term, ...]
+    temporal: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Data(Expr):
+    """An equality, a comparison, an end of the trace; or (`crisp`) a guard, which is 1 or 0."""
+
+    formula: c.Formula
+    temporal: bool
+    crisp: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Const(Expr):
+    """A number."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Affine(Expr):
+    """`scale · x + offset`."""
+
+    x: Expr
+    scale: float
+    offset: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Product(Expr):
+    """A product of at least two factors."""
+
+    factors: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Power(Expr):
+    """`x^p`, p > 1."""
+
+    x: Expr
+    p: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Root(Expr):
+    """`x^(1/p)`, p > 1, with derivative 0 at 0."""
+
+    x: Expr
+    p: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Pointwise(Expr):
+    """Another operation at every point."""
+
+    op: Op
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reduce(Expr):
+    """A reduction over entity axes and (`time`) the whole trace, where the guard is true."""
+
+    kind: Kind
+    over: tuple[c.Axis, ...]
+    time: bool
+    x: Expr
+    guard: c.Formula | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class At(Expr):
+    """The value at one time point."""
+
+    x: Expr
+    time: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shift(Expr):
+    """The value some steps away, and `outside` beyond the ends of the trace."""
+
+    x: Expr
+    steps: int
+    past: bool
+    outside: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Scan(Expr):
+    """A reduction over a window of time, for every time point."""
+
+    kind: Kind
+    x: Expr
+    window: c.Window
+    past: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Pairs(Expr):
+    """Until: over all pairs of a point and its witness."""
+
+    left: Expr
+    right: Expr
+    window: c.Window
+    past: bool
+    semantics: Semantics
+
+
+def free_axes(node: c.Core) -> frozenset[c.Axis]:
+    """The axes that a core formula or term depends on."""
+
+    def visit(inner: c.Core, below: list[frozenset[c.Axis]]) -> frozenset[c.Axis]:
+        found = frozenset[c.Axis]().union(*below)
+        match inner:
+            case c.Variable(axis):
+                return found | {axis}
+            case c.Quantifier(_, axes):
+                return found - set(axes)
+        return found
+
+    return fold(node, visit)
+
+
+def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
+    none: frozenset[c.Axis] = frozenset()
+    match node:
+        case Leaf(_, args, temporal):
+            return none.union(*(free_axes(a) for a in args)), temporal
+        case Data(formula, temporal):
+            return free_axes(formula), temporal
+        case Const():
+            return none, False
+        case Affine(x) | Power(x) | Root(x):
+            return x.axes, x.timed
+        case Product(parts) | Pointwise(_, parts):
+            return none.union(*(p.axes for p in parts)), any(p.timed for p in parts)
+        case Reduce(_, over, time, x, guard):
+            inner = x.axes if guard is None else x.axes | free_axes(guard)
+            return inner - set(over), (x.timed or guard is not None) and not time
+        case At(x):
+            return x.axes, False
+        case Shift(x) | Scan(_, x):
+            return x.axes, True
+        case Pairs(left, right):
+            return left.axes | right.axes, True
+    raise AssertionError(type(node))

@@ -1,0 +1,34 @@
+"""The passes, in order. Each is a function from expressions to expressions of the same value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fotltn.algebra.expr import Expr
+from fotltn.algebra.passes.distribute_powers import distribute_powers
+from fotltn.algebra.passes.factor_products import factor_products
+from fotltn.algebra.passes.fold_constants import fold_constants
+from fotltn.algebra.passes.merge_reductions import merge_reductions
+from fotltn.algebra.passes.push_time import push_time
+
+Pass = Callable[[Expr], Expr]
+
+PASSES: tuple[Pass, ...] = (
+    fold_constants,  # first: complements cancel, and what is left is products
+    push_time,  # turns an outermost G or F into a reduction, which may then merge
+    distribute_powers,  # before merging: a power must stand next to its root
+    merge_reductions,
+    factor_products,  # last: what does not depend on a reduced axis leaves the reduction
+)
+_ROUNDS = 20  # each round makes the expression smaller or flatter; a few suffice
+
+
+def optimize(expr: Expr, passes: tuple[Pass, ...] = PASSES) -> Expr:
+    """Apply the passes until nothing changes."""
+    for _ in range(_ROUNDS):
+        before = expr
+        for rewrite in passes:
+            expr = rewrite(expr)
+        if expr == before:
+            break
+    return expr

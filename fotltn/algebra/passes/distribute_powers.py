@@ -1,0 +1,21 @@
+"""A power of a product is a product of powers.
+
+(a · b)^4    ->  a^4 · b^4
+"""
+
+from __future__ import annotations
+
+from fotltn.algebra.expr import Expr, Power, Product
+from fotltn.tree import Node, transform
+
+
+def distribute_powers(expr: Expr) -> Expr:
+    """Move powers to the factors, where they are smaller."""
+    return transform(expr, _rule)
+
+
+def _rule(node: Node) -> Node:
+    match node:
+        case Power(Product(factors), p):
+            return Product(tuple(Power(f, p) for f in factors))
+    return node

@@ -1,0 +1,28 @@
+"""What does not depend on a reduced axis leaves the reduction.
+
+mean[y](g(x) · b(x, y))    ->  g(x) · mean[y](b(x, y))
+"""
+
+from __future__ import annotations
+
+from fotltn.algebra.expr import Affine, Expr, Kind, Product, Reduce
+from fotltn.algebra.passes.fold_constants import affine, product
+from fotltn.tree import Node, transform
+
+
+def factor_products(expr: Expr) -> Expr:
+    """Move factors out of means."""
+    return transform(expr, _rule)
+
+
+def _rule(node: Node) -> Node:
+    match node:
+        case Reduce(Kind.MEAN, over, time, Affine(x, scale, 0.0), guard):
+            return affine(Reduce(Kind.MEAN, over, time, x, guard), scale, 0.0)
+        case Reduce(Kind.MEAN, over, time, Product(factors), guard):
+            bound = set(over)
+            outer = [f for f in factors if not (f.axes & bound) and not (time and f.timed)]
+            inner = [f for f in factors if f not in outer]
+            if outer and inner:
+                return product([*outer, Reduce(Kind.MEAN, over, time, product(inner), guard)])
+    return node

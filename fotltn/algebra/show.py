@@ -1,0 +1,133 @@
+"""Expressions as text: one line for a small one, a numbered listing for a shared one."""
+
+from __future__ import annotations
+
+from fotltn.algebra import expr as e
+from fotltn.logic import core as c
+from fotltn.tree import Node, fold, postorder
+
+
+def show(root: e.Expr) -> str:
+    """One line, for messages and fixtures.
+
+    >>> show(e.Affine(e.Const(2.0), -1.0, 1.0))
+    '1 - 2'
+    """
+
+    def visit(node: Node, below: list[str]) -> str:
+        if isinstance(node, c.Core):
+            return core_text(node, below)
+        assert isinstance(node, e.Expr)
+        return _text(node, below)
+
+    return fold(root, visit)
+
+
+def listing(*roots: e.Expr) -> str:
+    """One numbered line for each distinct node, children first, with what it depends on."""
+    names: dict[Node, str] = {}
+    lines: list[str] = []
+    for node in postorder(*roots):
+        if isinstance(node, c.Core):
+            names[node] = fold(node, lambda n, b: core_text(n, b))
+            continue
+        assert isinstance(node, e.Expr)
+        from fotltn.tree import children
+
+        text = _text(node, [names[child] for child in children(node)])
+        names[node] = f"r{len(lines)}"
+        lines.append(f"r{len(lines)} := {text}  [{scope(node)}]")
+    return "\n".join(lines)
+
+
+def scope(node: e.Expr) -> str:
+    """The axes of an expression, time last."""
+    return " ".join([*sorted(a.name for a in node.axes), *(["t"] if node.timed else [])])
+
+
+def core_text(node: Node, below: list[str]) -> str:
+    """A core formula or term in one line."""
+    match node:
+        case c.Variable(axis, _, column):
+            return axis.name if column is None else axis.name.split(",")[column]
+        case c.Constant(name):
+            return f'"{name}"'
+        case c.Number(value):
+            return f"{value:g}"
+        case c.Apply(name) | c.Atom(name):
+            return f"{name}({', '.join(below)})" if below else name
+        case c.Truth(value):
+            return str(value).lower()
+        case c.Edge(past):
+            return "first" if past else "last"
+        case c.Equal():
+            return f"{below[0]} = {below[1]}"
+        case c.Compare(op):
+            return f"{below[0]} {op} {below[1]}"
+        case c.Not():
+            return f"!{below[0]}"
+        case c.And():
+            return f"({below[0]} & {below[1]})"
+        case c.Or():
+            return f"({below[0]} | {below[1]})"
+        case c.Implies():
+            return f"({below[0]} -> {below[1]})"
+        case c.Quantifier(universal, axes):
+            bound = ", ".join(a.name for a in axes)
+            return f"({'forall' if universal else 'exists'} {bound}. {' : '.join(below)})"
+        case c.Shift(_, steps, past, weak):
+            return f"{'W' * weak}{'Y' if past else 'X'}[{steps}] {below[0]}"
+        case c.Aggregate(universal, _, window, past):
+            name = {(0, 0): "F", (1, 0): "G", (0, 1): "O", (1, 1): "H"}[universal, past]
+            return f"{name}{window_text(window)} {below[0]}"
+        case c.Until(dual, _, _, window, past):
+            name = {(0, 0): "U", (1, 0): "R", (0, 1): "S", (1, 1): "T"}[dual, past]
+            return f"({below[0]} {name}{window_text(window)} {below[1]})"
+    raise AssertionError(node)
+
+
+def window_text(window: c.Window) -> str:
+    """`[a,b]`, or nothing if it is the rest of the trace."""
+    if window == c.Window():
+        return ""
+    return f"[{window.low},{'' if window.high is None else window.high}]"
+
+
+def _text(node: e.Expr, below: list[str]) -> str:
+    match node:
+        case e.Leaf(name):
+            return f"{name}({', '.join(below)})" if below else name
+        case e.Data():
+            return f"given({below[0]})"
+        case e.Const(value):
+            return f"{value:g}"
+        case e.Affine(_, -1.0, offset):
+            return f"{offset:g} - {below[0]}"
+        case e.Affine(_, scale, offset):
+            shift = f" + {offset:g}" if offset else ""
+            return f"{scale:g}·{below[0]}{shift}"
+        case e.Product():
+            return " · ".join(_wrap(b) for b in below)
+        case e.Power(_, p):
+            return f"({below[0]})^{p:g}"
+        case e.Root(_, p):
+            return f"root{p:g}({below[0]})"
+        case e.Pointwise(op):
+            return f"{op}({', '.join(below)})"
+        case e.Reduce(kind, over, time, _, guard):
+            axes = " ".join([*(a.name for a in over), *(["t"] if time else [])])
+            where = f" | {below[1]}" if guard is not None else ""
+            return f"{kind}[{axes}]({below[0]}{where})"
+        case e.At(_, time):
+            return f"({below[0]})@{time}"
+        case e.Shift(_, steps, past, outside):
+            return f"shift[{'-' if past else '+'}{steps}, {outside:g}]({below[0]})"
+        case e.Scan(kind, _, window, past):
+            return f"{'past ' if past else ''}{kind}-scan{window_text(window)}({below[0]})"
+        case e.Pairs(_, _, window, past):
+            return f"{'since' if past else 'until'}{window_text(window)}({below[0]}, {below[1]})"
+    raise AssertionError(node)
+
+
+def _wrap(text: str) -> str:
+    return f"({text})" if " - " in text or " + " in text else text

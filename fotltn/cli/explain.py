@@ -1,0 +1,119 @@
+"""`fotltn explain`: how a theory will be evaluated, and what it will cost, before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.algebra.lower import lower
+from fotltn.algebra.passes import optimize
+from fotltn.cli.output import emit_json, warn
+from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.logic.check import check as check_theory
+from fotltn.logic.signature import Signature
+from fotltn.plan.build import build
+from fotltn.plan.cost import dense_cost
+from fotltn.plan.sizes import Sizes, Sparse
+from fotltn.semantics.config import SEMANTICS, named
+from fotltn.syntax.load import load_theory
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def explain(
+    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--size", help="Entities of a sort or tuples of a relation: agent=10000."),
+    ] = None,
+    horizon: Annotated[int, typer.Option("--horizon", help="Time points.", min=1)] = 100,
+    traces: Annotated[int, typer.Option("--traces", help="Traces of a batch.", min=1)] = 1,
+    facts: Annotated[
+        list[str] | None,
+        typer.Option("--facts", help="A predicate given as that many facts: Close=20000000."),
+    ] = None,
+    semantics: Annotated[
+        str, typer.Option("--semantics", help=f"One of {', '.join(SEMANTICS)}.")
+    ] = "stable-product",
+    p: Annotated[float | None, typer.Option("--p", help="The exponent of its means.")] = None,
+    at: Annotated[str, typer.Option("--at", help="A time point, or 'all'.")] = "0",
+    budget: Annotated[
+        str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")
+    ] = "4G",
+    double: Annotated[bool, typer.Option("--double", help="Numbers of 8 bytes, not 4.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the steps of each axiom: axes, route and why, FLOPs, bytes; against dense evaluation.
+
+    Nothing is evaluated. What cannot fit the budget is refused, with the bytes it would need.
+    """
+    meaning = named(semantics)
+    meaning = meaning if p is None else meaning.with_p(p)
+    if meaning.boolean or meaning.log_space:
+        raise SemanticsError(f"'{meaning.name}' is evaluated by the reference, without a plan")
+    checked = check_theory(load_theory(theory))
+    sizes = _sizes(checked.signature, size or [], facts or [], horizon, traces, 8 if double else 4)
+    time = None if at == "all" else _time(at, horizon)
+    roots = {
+        a.name: optimize(lower(a.formula, checked.signature, meaning, at=time))
+        for a in checked.axioms
+    }
+    dense = {a.name: dense_cost(a.formula, sizes) for a in checked.axioms}
+    plan = build(roots, sizes, budget=_bytes(budget), dense=dense)
+    if not as_json:
+        warn(checked.warnings)
+        print(plan.explain())
+        return
+    from fotltn.plan.explain import as_dict
+
+    emit_json({"ok": True, "theory": str(theory), "semantics": meaning.name, **as_dict(plan)})
+
+
+def _time(at: str, horizon: int) -> int:
+    if not at.isdecimal() or int(at) >= horizon:
+        raise DataError(f"--at takes a time point from 0 to {horizon - 1}, or 'all', not '{at}'")
+    return int(at)
+
+
+def _sizes(
+    signature: Signature, size: list[str], facts: list[str], horizon: int, traces: int, width: int
+) -> Sizes:
+    given = _numbers("--size", size, [*signature.sorts, *signature.relations])
+    missing = [s for s in signature.sorts if s not in given]
+    if missing:
+        raise DataError(f"--size {missing[0]}=… is needed: nothing says how many there are")
+    counted = _numbers("--facts", facts, signature.predicates)
+    sparse = {
+        name: Sparse(number, temporal=not signature.predicates[name].static, crisp=True)
+        for name, number in counted.items()
+    }
+    relations = {name: given.get(name, 0) for name in signature.relations}
+    return Sizes(given, horizon, traces, relations, sparse, width=width)
+
+
+def _numbers(option: str, items: list[str], known: object) -> dict[str, int]:
+    names = list(known)  # type: ignore[call-overload]
+    found = {}
+    for item in items:
+        name, _, number = item.partition("=")
+        if name not in names:
+            hint = did_you_mean(name, names) or f"there are {listing(names)}"
+            raise DataError(f"{option} {item}: '{name}' is not declared; {hint}")
+        if not number.replace("_", "").isdecimal():
+            raise DataError(f"{option} takes NAME=NUMBER, not '{item}'")
+        found[name] = int(number)
+    return found
+
+
+def _bytes(text: str) -> int:
+    cleaned = text.strip().lower().removesuffix("ib").removesuffix("b")
+    number, unit = (cleaned[:-1], cleaned[-1]) if cleaned[-1:] in _UNITS else (cleaned, "")
+    try:
+        count = float(number) * _UNITS[unit]
+    except ValueError:
+        count = -1.0
+    if not 0 < count < 2**63:
+        raise DataError(f"--budget takes bytes as 500M or 4G, not '{text}'")
+    return int(count)

@@ -1,0 +1,124 @@
+"""The engine: formulas compiled once for a semantics, planned for sizes, run on data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from fotltn.algebra.expr import Expr, Leaf
+from fotltn.algebra.lower import lower
+from fotltn.algebra.passes import optimize
+from fotltn.errors import SemanticsError
+from fotltn.logic import core as c
+from fotltn.logic.signature import Signature
+from fotltn.plan.build import BUDGET, build
+from fotltn.plan.cost import dense_cost
+from fotltn.plan.facts import Bound
+from fotltn.plan.plan import Plan
+from fotltn.plan.run import Run, execute
+from fotltn.plan.sizes import Sizes, Sparse
+from fotltn.semantics.config import Semantics
+from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.sparse import SparseTable
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Named formulas as optimised expressions under one semantics."""
+
+    formulas: tuple[tuple[str, c.Formula], ...]
+    expressions: tuple[tuple[str, Expr], ...]
+    signature: Signature
+    semantics: Semantics
+
+    def plan(self, sizes: Sizes, *, budget: int = BUDGET) -> Plan:
+        """Choose routes for given sizes."""
+        dense = {name: dense_cost(formula, sizes) for name, formula in self.formulas}
+        return build(dict(self.expressions), sizes, budget=budget, dense=dense)
+
+    def prepare(
+        self, model: Interpretation, *, dtype: torch.dtype, budget: int = BUDGET
+    ) -> Prepared:
+        """Plan for data; facts are made ready on first use and kept."""
+        sizes = sizes_of(model, dtype)
+        return Prepared(self.plan(sizes, budget=budget), self.semantics, dtype, sizes.ragged)
+
+
+@dataclass(slots=True, eq=False)
+class Prepared:
+    """A plan with the facts that it walks, ready to run again and again."""
+
+    plan: Plan
+    semantics: Semantics
+    dtype: torch.dtype
+    ragged: bool
+    bound: dict[Leaf, Bound] = field(default_factory=dict)
+
+    def __call__(self, model: Interpretation) -> dict[str, Value]:
+        """The value of each formula. Tables of facts must be those that were prepared for."""
+        run = Run(model, self.semantics, self.dtype, self.bound, ragged=self.ragged)
+        return execute(self.plan, run)
+
+
+def compile_formulas(
+    formulas: Mapping[str, c.Formula],
+    signature: Signature,
+    semantics: Semantics,
+    *,
+    at: int | None = 0,
+) -> Program:
+    """Lower and optimise formulas at one time point, or (`at=None`) at all."""
+    if semantics.boolean or semantics.log_space:
+        raise SemanticsError(f"the engine computes real degrees, not '{semantics.name}'")
+    expressions = {
+        name: optimize(lower(formula, signature, semantics, at=at))
+        for name, formula in formulas.items()
+    }
+    return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics)
+
+
+def sizes_of(model: Interpretation, dtype: torch.dtype) -> Sizes:
+    """The sizes of data."""
+    sparse = {
+        name: Sparse(
+            table.facts,
+            table.default,
+            traced=table.shape[0] > 1,
+            temporal=table.shape[-1] > 1,
+            crisp=bool((table.value == 1).all()) and table.default == 0,
+        )
+        for name, table in model.predicates.items()
+        if isinstance(table, SparseTable)
+    }
+    return Sizes(
+        dict(model.sizes),
+        model.horizon,
+        model.batch,
+        {name: table.shape[0] for name, table in model.relations.items()},
+        sparse,
+        ragged=bool((model.lengths != model.horizon).any()),
+        width=torch.finfo(dtype).bits // 8,
+    )
+
+
+def as_given(signature: Signature, model: Interpretation) -> Signature:
+    """A signature in which what is static is what the tables of a model say."""
+    predicates = {
+        name: replace(decl, static=_shape(model.predicates[name])[-1] == 1 < model.horizon)
+        if name in model.predicates
+        else decl
+        for name, decl in signature.predicates.items()
+    }
+    functions = {
+        name: replace(decl, static=model.functions[name].shape[-1] == 1 < model.horizon)
+        if name in model.functions
+        else decl
+        for name, decl in signature.functions.items()
+    }
+    return replace(signature, predicates=predicates, functions=functions)
+
+
+def _shape(table: torch.Tensor | SparseTable) -> Sequence[int]:
+    return tuple(table.shape)

@@ -1,0 +1,1 @@
+"""Fast tensor functions for the steps of a plan; each is compared with the reference."""

@@ -1,0 +1,100 @@
+"""Reductions over a window of time at every point, in O(T) whatever the window.
+
+Time is the last dimension. Sums are only ever added, never subtracted: suffixes by a reverse
+cumulative sum, bounded windows by blocks as wide as the window, of which each window meets two.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fotltn.algebra.expr import Kind
+from fotltn.logic.core import Window
+
+_NEUTRAL = {Kind.MEAN: 0.0, Kind.SUM: 0.0, Kind.PRODUCT: 1.0, Kind.MINIMUM: 1.0, Kind.MAXIMUM: 0.0}
+
+
+def scan(kind: Kind, u: Tensor, window: Window, past: bool, inside: Tensor | None) -> Tensor:
+    """The reduction over the window of each point.
+
+    Args:
+        kind: what to do with the values.
+        u: values, time last.
+        window: steps away from each point.
+        past: look back instead of ahead.
+        inside: which points lie inside each trace, broadcastable to `u`; None if all do.
+    """
+    if inside is not None and not past:
+        u = torch.where(inside, u, torch.full((), _NEUTRAL[kind], dtype=u.dtype, device=u.device))
+    if past:
+        u = u.flip(-1)
+    found = _ahead(Kind.SUM if kind is Kind.MEAN else kind, u, window)
+    if kind is Kind.MEAN:
+        ones = torch.ones(u.shape[-1], dtype=u.dtype, device=u.device)
+        if inside is not None and not past:
+            ones = inside.to(u.dtype)
+        found = found / _ahead(Kind.SUM, ones, window).clamp(min=1)
+    return found.flip(-1) if past else found
+
+
+def _ahead(kind: Kind, u: Tensor, window: Window) -> Tensor:
+    """Windows looking ahead, over points that all count."""
+    horizon = u.shape[-1]
+    low, high = window.low, window.high
+    if low >= horizon or (high is not None and high < low):
+        return torch.full_like(u, _NEUTRAL[kind]) + 0 * u
+    if high is None or high >= horizon - 1:
+        found = _suffix(kind, u)
+    else:
+        found = _blocks(kind, u, high - low + 1)
+    return found if low == 0 else _moved(found, low, _NEUTRAL[kind])
+
+
+def _moved(u: Tensor, steps: int, fill: float) -> Tensor:
+    tail = torch.full((*u.shape[:-1], steps), fill, dtype=u.dtype, device=u.device)
+    return torch.cat([u[..., steps:], tail], dim=-1)
+
+
+def _suffix(kind: Kind, u: Tensor) -> Tensor:
+    """From each point to the end."""
+    return _prefix(kind, u.flip(-1)).flip(-1)
+
+
+def _prefix(kind: Kind, u: Tensor) -> Tensor:
+    match kind:
+        case Kind.PRODUCT:
+            return u.cumprod(-1)
+        case Kind.MINIMUM:
+            return u.cummin(-1).values
+        case Kind.MAXIMUM:
+            return u.cummax(-1).values
+        case _:
+            return u.cumsum(-1)
+
+
+def _blocks(kind: Kind, u: Tensor, width: int) -> Tensor:
+    """From each point, `width` points: the rest of its block, and the beginning of the next."""
+    horizon = u.shape[-1]
+    count = -(-horizon // width) + 1
+    pad = torch.full(
+        (*u.shape[:-1], count * width - horizon), _NEUTRAL[kind], dtype=u.dtype, device=u.device
+    )
+    blocks = torch.cat([u, pad], dim=-1).unflatten(-1, (count, width))
+    rest = _suffix(kind, blocks).flatten(-2)[..., :horizon]
+    if width == 1:
+        return rest
+    # The window of the point at offset i of a block ends at offset i - 1 of the next block.
+    begin = _prefix(kind, blocks).flatten(-2)
+    ends = begin[..., width - 1 : width - 1 + horizon]
+    crosses = torch.arange(horizon, device=u.device) % width != 0
+    match kind:
+        case Kind.PRODUCT:
+            both = rest * ends
+        case Kind.MINIMUM:
+            both = torch.minimum(rest, ends)
+        case Kind.MAXIMUM:
+            both = torch.maximum(rest, ends)
+        case _:
+            both = rest + ends
+    return torch.where(crosses, both, rest)

@@ -1,0 +1,1 @@
+"""Expressions and sizes to plans, plans to tensors."""

@@ -1,0 +1,322 @@
+"""Expressions and sizes to a plan under a memory budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from fotltn.algebra import expr as e
+from fotltn.algebra.show import scope, show
+from fotltn.errors import LimitError
+from fotltn.logic import core as c
+from fotltn.plan.plan import Plan, Route, Step
+from fotltn.plan.sizes import Sizes
+from fotltn.plan.sparsity import default, pointwise_over, sparse_leaf, supports
+from fotltn.tree import children, postorder
+
+#: The memory that intermediate results may take, unless the caller says otherwise.
+BUDGET = 4 * 2**30
+
+
+def build(
+    roots: Mapping[str, e.Expr],
+    sizes: Sizes,
+    *,
+    budget: int = BUDGET,
+    dense: Mapping[str, tuple[int, int]] | None = None,
+    given: frozenset[e.Expr] = frozenset(),
+) -> Plan:
+    """Choose a route for every part.
+
+    Raises:
+        LimitError: something that must be held at once needs more memory than the budget.
+    """
+    builder = _Builder(sizes, budget, given)
+    for root in roots.values():
+        builder.add(root)
+    steps = tuple(builder.steps.values())
+    peak = sum(s.bytes for s in steps)
+    return Plan(tuple(roots.items()), steps, sizes, budget, peak, dense or {})
+
+
+class _Builder:
+    def __init__(self, sizes: Sizes, budget: int, given: frozenset[e.Expr]) -> None:
+        self.sizes = sizes
+        self.budget = budget
+        self.given = given
+        self.steps: dict[e.Expr, Step] = {}
+        self.held = 0
+
+    def add(self, root: e.Expr) -> None:
+        """Plan an expression and what it needs, without recursion over depth."""
+        stack = [root]
+        chosen: dict[e.Expr, Step] = {}
+        while stack:
+            node = stack[-1]
+            if node in self.steps or node in self.given:
+                stack.pop()
+                continue
+            if node not in chosen:
+                chosen[node] = self.choose(node)
+            step = chosen[node]
+            missing = [i for i in step.inputs if i not in self.steps and i not in self.given]
+            if missing:
+                stack.extend(missing)
+                continue
+            if step.bytes > self.budget:
+                raise LimitError(
+                    f"{show(node)[:200]} over [{scope(node)}] needs {step.bytes:,} bytes at once, "
+                    f"more than the budget of {self.budget:,}"
+                )
+            self.steps[node] = step
+            self.held += step.bytes
+            stack.pop()
+
+    def choose(self, node: e.Expr) -> Step:
+        sizes = self.sizes
+        cells = sizes.of(node)
+        match node:
+            case e.Leaf(name):
+                made = _copied(node, sizes)
+                why = f"{name} has facts, but not under a sum" if name in sizes.sparse else ""
+                return Step(node, Route.TABLE, why, (), 0, sizes.bytes(node) if made else 0)
+            case e.Data():
+                return Step(node, Route.GIVEN, "", (), cells, sizes.bytes(node))
+            case e.At(e.Pairs(left, right, window)):
+                flops = sizes.cells(node.axes, True) * 12
+                return Step(
+                    node, Route.PAIRS, "one time point", (left, right), flops, 6 * sizes.bytes(left)
+                )
+            case e.At(x):
+                return Step(node, Route.POINT, "", (x,), 0, 0)
+            case e.Shift(x):
+                return Step(node, Route.SHIFT, "", (x,), 0, sizes.bytes(node))
+            case e.Scan(_, x, window):
+                kind = "suffixes" if window.high is None else "blocks as wide as the window"
+                return Step(node, Route.SCAN, kind, (x,), 4 * cells, 3 * sizes.bytes(node))
+            case e.Pairs(left, right, window):
+                reach = (
+                    sizes.horizon if window.high is None else min(sizes.horizon, window.high + 1)
+                )
+                why = f"{sizes.horizon} × {reach} pairs in blocks"
+                return Step(
+                    node, Route.PAIRS, why, (left, right), 12 * cells * reach, 3 * sizes.bytes(node)
+                )
+            case e.Reduce():
+                return self.reduce(node)
+        inputs = tuple(i for i in children(node) if isinstance(i, e.Expr))
+        return Step(
+            node, Route.POINTWISE, "", inputs, cells * max(1, len(inputs)), sizes.bytes(node)
+        )
+
+    # --- reductions ---------------------------------------------------------------------------
+
+    def reduce(self, node: e.Reduce) -> Step:
+        if node.kind is e.Kind.MEAN:
+            factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
+            if node.guard is not None:
+                factors.append(guard_factor(node.guard, self.sizes))
+            step = self.sparse(node, factors) or self.contraction(node, factors)
+            if step is not None:
+                return step
+        step = self.support(node)
+        return step or self.dense(node)
+
+    def sparse(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
+        """A sum over the facts of one factor, the others looked up there."""
+        found = []
+        for factor in factors:
+            leaf = sparse_leaf(factor, self.sizes)
+            if leaf is None or (node.guard is not None and factor is not factors[-1]):
+                continue  # a guarded mean is counted by the facts of its guard
+            others = [f for f in factors if f is not factor]
+            span = frozenset[c.Axis]().union(*(f.axes for f in others)) - leaf.axes
+            outer = node.axes - leaf.axes
+            late = any(f.timed for f in others) and not leaf.temporal
+            if span or outer or late:
+                continue
+            table = self.sizes.sparse[leaf.predicate]
+            # With another default, the cells without facts would be a difference of two sums,
+            # whose rounding a root may magnify: then the facts are laid out instead.
+            if default(factor, leaf, table) == 0:
+                found.append((table.facts, factor, leaf, others))
+        if not found:
+            return None
+        facts, factor, leaf, others = min(found, key=lambda f: f[0])
+        inputs = tuple(f for f in others if sparse_leaf(f, self.sizes) is None)
+        why = f"{facts:,} facts of {leaf.predicate} instead of {self.cells(node):,} cells"
+        flops = facts * 2 * max(1, len(others)) + sum(self.sizes.of(f) for f in others)
+        held = self.sizes.bytes(node) + sum(self.sizes.bytes(f) for f in others)
+        return Step(
+            node, Route.SPARSE, why, inputs, flops, held, driver=factor, leaf=leaf,
+            factors=tuple(others),
+        )  # fmt: skip
+
+    def contraction(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
+        """A sum of products, if no factor has all the axes."""
+        whole = frozenset[c.Axis]().union(*(f.axes for f in factors))
+        timed = any(f.timed for f in factors)
+        if len(factors) < 2 or all(f.axes == whole and f.timed == timed for f in factors):
+            return None
+        if len(whole) + timed > 24:
+            return None
+        flops, held, why = _path_cost(node, factors, self.sizes)
+        if held > self.budget:
+            return None
+        return Step(
+            node, Route.CONTRACTION, why, tuple(factors), flops, held, factors=tuple(factors)
+        )
+
+    def support(self, node: e.Reduce) -> Step | None:
+        """A reduction that is one constant wherever a table has no fact."""
+        if node.guard is not None:
+            return None
+        for leaf, constant in supports(node.x, self.sizes):
+            if leaf.axes - node.axes != set(node.over) or (node.time and not leaf.temporal):
+                continue
+            if not pointwise_over(node.x, leaf):
+                continue
+            facts = self.sizes.sparse[leaf.predicate].facts
+            inputs = _gathered(node.x, self.sizes)
+            why = (
+                f"{facts:,} facts of {leaf.predicate}; the value is {constant:g} at the other "
+                f"{max(0, self.cells(node) - facts):,} cells"
+            )
+            nodes = sum(1 for n in postorder(node.x) if isinstance(n, e.Expr))
+            return Step(
+                node, Route.SUPPORT, why, inputs, facts * nodes, facts * nodes * self.sizes.width,
+                leaf=leaf, constant=constant,
+            )  # fmt: skip
+        return None
+
+    def dense(self, node: e.Reduce) -> Step:
+        """Everything at once if the budget allows, else a part of one axis at a time."""
+        body = node.x
+        mask = () if node.guard is None else (guard_factor(node.guard, self.sizes),)
+        region = [
+            n for n in postorder(body, *mask) if isinstance(n, e.Expr) and n not in self.steps
+        ]
+        need = (
+            sum(self.sizes.bytes(n) for n in region)
+            + self.sizes.cells(body.axes | set(node.over), body.timed) * self.sizes.width
+        )
+        out = self.sizes.bytes(node)
+        flops = sum(self.sizes.of(n) for n in region)
+        room = max(1, (self.budget - self.held) // 2)
+        cut = [a for a in node.over if a in body.axes and self.sizes.axis(a) > 1]
+        if need <= room or not cut:
+            why = "no route over facts or products applies"
+            own = self.cells(node) * self.sizes.width
+            return Step(node, Route.DENSE, why, (body, *mask), self.cells(node), out + own)
+        axis = max(cut, key=self.sizes.axis)
+        size = self.sizes.axis(axis)
+        chunks = min(size, math.ceil(need / room))
+        width = math.ceil(size / chunks)
+        hoisted = _without(axis, body, mask)
+        smaller = self.sizes.cut(axis, width)
+        plan = build(
+            {"chunk": body, **({"guard": mask[0]} if mask else {})}, smaller,
+            budget=self.budget, given=frozenset(hoisted),
+        )  # fmt: skip
+        held = plan.peak + self.sizes.bytes(node)
+        if held > self.budget:
+            raise LimitError(
+                f"{show(node)[:200]} needs {held:,} bytes even one entity of {axis} at a time, "
+                f"more than the budget of {self.budget:,}"
+            )
+        why = f"dense would take {need:,} bytes; {chunks} parts of {axis}, anew for gradients"
+        return Step(
+            node, Route.CHUNKED, why, tuple(hoisted), 2 * flops, held, axis=axis,
+            chunks=math.ceil(size / width), region=plan,
+        )  # fmt: skip
+
+    def cells(self, node: e.Reduce) -> int:
+        """The cells that a dense evaluation of a reduction's body has."""
+        return self.sizes.cells(node.x.axes | set(node.over), node.x.timed or node.time)
+
+
+def guard_factor(guard: c.Formula, sizes: Sizes) -> e.Expr:
+    """A guard as a factor that is 1 or 0: the facts of a table, or given data."""
+    if isinstance(guard, c.Atom) and guard.predicate in sizes.sparse:
+        leaf = e.Leaf(guard.predicate, guard.args, sizes.temporal(guard.predicate))
+        if sparse_leaf(leaf, sizes) is not None and sizes.sparse[guard.predicate].crisp:
+            return leaf
+    return e.Data(guard, temporal=True, crisp=True)
+
+
+def _copied(leaf: e.Leaf, sizes: Sizes) -> bool:
+    if leaf.predicate in sizes.sparse:
+        return True
+    axes = [a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None]
+    return not len(axes) == len(leaf.args) == len(set(axes))
+
+
+def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int, int, str]:
+    """FLOPs and memory of summing axes out one after the other, cheapest first."""
+    import opt_einsum
+
+    letters: dict[object, str] = {}
+    extent: dict[str, int] = {}
+
+    def letter(key: object, size: int) -> str:
+        if key not in letters:
+            letters[key] = opt_einsum.get_symbol(len(letters))
+            extent[letters[key]] = max(1, size)
+        return letters[key]
+
+    terms = []
+    for f in factors:
+        names = [letter(a, sizes.axis(a)) for a in sorted(f.axes, key=lambda a: a.name)]
+        terms.append("".join(names + ([letter("time", sizes.horizon)] if f.timed else [])))
+    kept = [letter(a, sizes.axis(a)) for a in sorted(node.axes, key=lambda a: a.name)]
+    if node.timed and "time" in letters:
+        kept.append(letters["time"])
+    kept = [k for k in kept if any(k in t for t in terms)]
+    shapes = [tuple(extent[k] for k in t) for t in terms]
+    equation = ",".join(terms) + "->" + "".join(kept)
+    _, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize="greedy")
+    flops = int(info.opt_cost) * sizes.traces
+    held = int(info.largest_intermediate) * sizes.width * sizes.traces
+    return flops, held, f"largest intermediate {int(info.largest_intermediate):,} cells"
+
+
+def _gathered(body: e.Expr, sizes: Sizes) -> tuple[e.Expr, ...]:
+    """The parts of a body that are looked up at facts, rather than computed there."""
+    found: list[e.Expr] = []
+    stack: list[e.Expr] = [body]
+    while stack:
+        node = stack.pop()
+        match node:
+            case e.Affine(x) | e.Power(x) | e.Root(x):
+                stack.append(x)
+            case e.Product(parts) | e.Pointwise(_, parts):
+                stack.extend(parts)
+            case e.Const():
+                pass
+            case e.Leaf() if sparse_leaf(node, sizes) is not None:
+                pass
+            case _ if node not in found:
+                found.append(node)
+    return tuple(found)
+
+
+def _without(axis: c.Axis, body: e.Expr, mask: tuple[e.Expr, ...]) -> list[e.Expr]:
+    """The largest parts that do not depend on an axis: computed once, outside."""
+    found: list[e.Expr] = []
+    stack = [body, *mask]
+    seen: set[e.Expr] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if axis not in node.axes and not _binds(node, axis):
+            if not isinstance(node, e.Const):
+                found.append(node)
+            continue
+        stack.extend(i for i in children(node) if isinstance(i, e.Expr))
+    return found
+
+
+def _binds(node: e.Expr, axis: c.Axis) -> bool:
+    return any(isinstance(n, e.Reduce) and axis in n.over for n in postorder(node))

@@ -1,0 +1,26 @@
+"""What dense evaluation would cost: every subformula at every binding and time point."""
+
+from __future__ import annotations
+
+from fotltn.algebra.expr import free_axes
+from fotltn.logic import core as c
+from fotltn.plan.sizes import Sizes
+from fotltn.tree import postorder
+
+
+def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
+    """FLOPs, and bytes of all intermediate results, of the obvious evaluation."""
+    flops = held = 0
+    for node in postorder(formula):
+        if not isinstance(node, c.Formula):
+            continue
+        axes = free_axes(node)
+        if isinstance(node, c.Quantifier):
+            axes = axes | set(node.axes)
+        cells = sizes.cells(axes, True)
+        pairs = sizes.horizon if isinstance(node, c.Until) else 1
+        flops += (
+            cells * pairs * (8 if isinstance(node, c.Quantifier | c.Aggregate | c.Until) else 1)
+        )
+        held += cells * sizes.width
+    return flops, held

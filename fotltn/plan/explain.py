@@ -1,0 +1,118 @@
+"""A plan as text."""
+
+from __future__ import annotations
+
+from fotltn.algebra import expr as e
+from fotltn.algebra.show import scope, show
+from fotltn.plan.plan import Plan, Step
+
+_WIDTH = 72
+
+
+def explain(plan: Plan) -> str:
+    """For each root its steps (shared ones where they first occur), then a summary."""
+    names = {step.node: f"r{i}" for i, step in enumerate(plan.steps)}
+    by_node = {step.node: step for step in plan.steps}
+    shown: set[e.Expr] = set()
+    lines: list[str] = []
+    for name, root in plan.roots:
+        lines.append(f"{name}")
+        own = _needed(root, by_node)
+        for step in plan.steps:
+            if step.node in own and step.node not in shown:
+                shown.add(step.node)
+                lines += _lines(step, names)
+        if name in plan.dense:
+            flops, held = plan.dense[name]
+            mine = [by_node[n] for n in own]
+            lines.append(
+                f"  = {names.get(root, '')}: {count(sum(s.flops for s in mine))} FLOPs, "
+                f"{size(sum(s.bytes for s in mine))}; "
+                f"dense: {count(flops)} FLOPs, {size(held)}"
+            )
+        lines.append("")
+    return "\n".join([*lines, summary(plan)])
+
+
+def summary(plan: Plan) -> str:
+    """One line on the whole plan."""
+    flops = sum(s.flops for s in plan.steps)
+    text = (
+        f"{len(plan.steps)} steps, {count(flops)} FLOPs, at most {size(plan.peak)} of intermediate "
+        f"results (budget {size(plan.budget)})"
+    )
+    if plan.dense:
+        dense_flops = sum(f for f, _ in plan.dense.values())
+        dense_bytes = sum(b for _, b in plan.dense.values())
+        text += f"; dense: {count(dense_flops)} FLOPs, {size(dense_bytes)}"
+    return text
+
+
+def _needed(root: e.Expr, by_node: dict[e.Expr, Step]) -> set[e.Expr]:
+    found: set[e.Expr] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in found or node not in by_node:
+            continue
+        found.add(node)
+        stack.extend(by_node[node].inputs)
+    return found
+
+
+def _lines(step: Step, names: dict[e.Expr, str]) -> list[str]:
+    text = _short(show(step.node))
+    costs = f"{count(step.flops)} FLOPs, {size(step.bytes)}"
+    lines = [f"  {names[step.node]:>4} {step.route:<11} [{scope(step.node)}] {text}  ({costs})"]
+    if step.why:
+        lines.append(f"       {'':<11} {step.why}")
+    return lines
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+
+
+def count(number: float) -> str:
+    """A large number in few digits: 1.2 M."""
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.3g} {unit}"
+    return f"{number:.3g}"
+
+
+def size(number: float) -> str:
+    """Bytes in few digits: 1.2 MiB."""
+    for unit, scale in (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
+        if number >= scale:
+            return f"{number / scale:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def as_dict(plan: Plan) -> dict[str, object]:
+    """The plan for machines."""
+    names = {step.node: f"r{i}" for i, step in enumerate(plan.steps)}
+    steps = [
+        {
+            "name": names[s.node],
+            "route": str(s.route),
+            "axes": scope(s.node).split(),
+            "expression": show(s.node),
+            "why": s.why or None,
+            "inputs": [names[i] for i in s.inputs if i in names],
+            "flops": s.flops,
+            "bytes": s.bytes,
+            "chunks": s.chunks,
+        }
+        for s in plan.steps
+    ]
+    roots = [
+        {
+            "name": name,
+            "step": names[root],
+            "dense_flops": plan.dense.get(name, (None, None))[0],
+            "dense_bytes": plan.dense.get(name, (None, None))[1],
+        }
+        for name, root in plan.roots
+    ]
+    return {"roots": roots, "steps": steps, "peak_bytes": plan.peak, "budget_bytes": plan.budget}

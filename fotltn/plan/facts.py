@@ -1,0 +1,127 @@
+"""Facts made ready for a plan: where each lies along the axes of a leaf, once for all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fotltn.algebra import expr as e
+from fotltn.kernels.sparse import Matrix, matrix
+from fotltn.logic import core as c
+from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.sparse import SparseTable, flat
+
+Key = tuple[object, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """The facts of one leaf: coordinates by axis, and what has been derived from them."""
+
+    leaf: e.Leaf
+    table: SparseTable
+    model: Interpretation
+    coordinates: dict[c.Axis, Tensor]
+    trace: Tensor | None
+    time: Tensor | None
+    order: Tensor
+    _cells: dict[Key, Tensor] = field(default_factory=dict)
+    _counts: dict[Key, Tensor] = field(default_factory=dict)
+    _matrices: dict[Key, Matrix] = field(default_factory=dict)
+    _places: dict[e.Leaf, Tensor] = field(default_factory=dict)
+
+    def values(self, dtype: torch.dtype) -> Tensor:
+        """Degrees, in the order of the coordinates."""
+        return self.table.value.to(dtype)[self.order]
+
+    def cells(self, axes: tuple[c.Axis, ...], traces: int, times: int) -> Tensor:
+        """For each fact its cell in a flat table with axes (trace, time, axes …)."""
+        key: Key = (axes, traces > 1, times > 1)
+        if key not in self._cells:
+            cell = torch.zeros_like(self.order)
+            if traces > 1:
+                assert self.trace is not None
+                cell = cell + self.trace
+            if times > 1:
+                assert self.time is not None
+                cell = cell * times + self.time
+            for axis in axes:
+                cell = cell * self.model.size(axis) + self.coordinates[axis]
+            self._cells[key] = cell
+        return self._cells[key]
+
+    def counts(self, axes: tuple[c.Axis, ...], traces: int, times: int, size: int) -> Tensor:
+        """How many facts each cell has."""
+        key: Key = (axes, traces > 1, times > 1)
+        if key not in self._counts:
+            self._counts[key] = torch.bincount(self.cells(axes, traces, times), minlength=size)
+        return self._counts[key]
+
+    def places(self, leaf: e.Leaf, find: Callable[[], Tensor]) -> Tensor:
+        """Where another table has these facts."""
+        if leaf not in self._places:
+            self._places[leaf] = find()
+        return self._places[leaf]
+
+    def matrix(
+        self, rows: tuple[c.Axis, ...], columns: tuple[c.Axis, ...], value: Tensor, name: Key,
+        traces: int, times: int,
+    ) -> Matrix:  # fmt: skip
+        """The facts as a matrix from cells of `columns` to cells of `rows`."""
+        key = (rows, columns, name)
+        if key not in self._matrices:
+            shape = tuple(
+                traces * times * int(torch.tensor([self.model.size(a) for a in axes]).prod())
+                for axes in (rows, columns)
+            )
+            self._matrices[key] = matrix(
+                self.cells(rows, traces, times),
+                self.cells(columns, traces, times),
+                value,
+                shape,  # type: ignore[arg-type]
+            )
+        return self._matrices[key]
+
+
+def bind(leaf: e.Leaf, table: SparseTable, model: Interpretation) -> Bound:
+    """Order facts by trace, time and arguments, and split their index into axes.
+
+    Facts beyond the end of their trace are left out: there is no such point.
+    """
+    trace, *args, time = table.index
+    if table.shape[0] == 1 and model.batch > 1:
+        count = table.facts
+        trace = torch.arange(model.batch, device=time.device).repeat_interleave(count)
+        args = [a.repeat(model.batch) for a in args]
+        time = time.repeat(model.batch)
+        source = torch.arange(count, device=time.device).repeat(model.batch)
+    else:
+        source = torch.arange(table.facts, device=time.device)
+    sizes = (model.batch, table.shape[-1], *table.shape[1:-1])
+    order = flat(torch.stack([trace, time, *args]), sizes).argsort()
+    if leaf.temporal:
+        order = order[time[order] < model.lengths.to(time.device)[trace[order]]]
+    axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
+    places = {axis: args[i][order] for i, axis in enumerate(axes)}
+    return Bound(
+        leaf, table, model, places, trace[order] if model.batch > 1 else None,
+        time[order] if leaf.temporal else None, source[order],
+    )  # fmt: skip
+
+
+def lookup(found: Bound, table: SparseTable, leaf: e.Leaf) -> Tensor:
+    """For each fact of one leaf, the number of the fact of another at the same place, or -1."""
+    axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
+    zero = torch.zeros_like(found.order)
+    trace = found.trace if found.trace is not None and table.shape[0] > 1 else zero
+    time = found.time if leaf.temporal and found.time is not None else zero
+    wanted = flat(torch.stack([trace, *(found.coordinates[a] for a in axes), time]), table.shape)
+    known = flat(table.index, table.shape)
+    order = known.argsort()
+    place = torch.searchsorted(known[order], wanted).clamp(max=max(0, known.numel() - 1))
+    if known.numel() == 0:
+        return torch.full_like(zero, -1)
+    return torch.where(known[order][place] == wanted, order[place], torch.full_like(zero, -1))

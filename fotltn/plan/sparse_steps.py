@@ -1,0 +1,223 @@
+"""Steps that walk the facts of one table."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fotltn.algebra import expr as e
+from fotltn.kernels.powers import power, root
+from fotltn.kernels.sparse import extreme, gather_sum, multiply
+from fotltn.logic import core as c
+from fotltn.plan.facts import Bound, lookup
+from fotltn.plan.plan import Step
+from fotltn.semantics.interpretation import Value
+from fotltn.semantics.sparse import SparseTable
+
+if TYPE_CHECKING:
+    from fotltn.plan.run import Run
+
+
+def sparse_step(step: Step, run: Run) -> Value:
+    """A mean of products as a sum over facts."""
+    node, leaf = step.node, step.leaf
+    assert isinstance(node, e.Reduce)
+    assert leaf is not None
+    assert step.driver is not None
+    facts = run.facts(leaf)
+    axes = tuple(sorted(node.axes, key=lambda a: a.name))
+    times = 1 if node.time or not leaf.temporal else run.model.horizon
+    value = along(step.driver, {leaf: facts.values(run.dtype)}, facts, run)
+    total = _by_matrix(step, facts, axes, times, value, run)
+    if total is None:
+        total = _by_gather(step, facts, axes, times, value, run)
+    return Value(axes, total / _count(node, facts, axes, times, run))
+
+
+def _shape(axes: tuple[c.Axis, ...], times: int, run: Run) -> tuple[int, ...]:
+    return (run.model.batch, times, *(run.model.size(a) for a in axes))
+
+
+def _as_value(flat: Tensor, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:
+    """From cells (trace, time, axes …) to axes (trace, axes …, time)."""
+    return flat.reshape(_shape(axes, times, run)).movedim(1, -1)
+
+
+def _flat(value: Value, axes: tuple[c.Axis, ...]) -> tuple[Tensor, int, int]:
+    """A factor as a flat table with axes (trace, time, axes …), and its traces and times."""
+    order = [0, value.tensor.dim() - 1, *(1 + value.axes.index(a) for a in axes)]
+    moved = value.tensor.permute(order)
+    return moved.reshape(-1), moved.shape[0], moved.shape[1]
+
+
+def _by_gather(
+    step: Step,
+    facts: Bound,
+    axes: tuple[c.Axis, ...],
+    times: int,
+    value: Tensor,
+    run: Run,
+) -> Tensor:
+    places, tables = [], []
+    for factor in step.factors:
+        if factor in run.done:
+            own = tuple(sorted(run.done[factor].axes, key=lambda a: a.name))
+            table, traces, points = _flat(run.done[factor], own)
+            places.append(facts.cells(own, traces, points))
+            tables.append(table)
+        else:
+            value = value * along(factor, {}, facts, run)
+    shape = _shape(axes, times, run)
+    size = math.prod(shape)
+    key = facts.cells(axes, shape[0], times) if size > 1 else None
+    return _as_value(gather_sum(key, size, places, value, tables), axes, times, run)
+
+
+def _by_matrix(
+    step: Step,
+    facts: Bound,
+    axes: tuple[c.Axis, ...],
+    times: int,
+    value: Tensor,
+    run: Run,
+) -> Tensor | None:
+    """The same by a matrix-vector product, if the factors fall into rows and columns."""
+    leaf = facts.leaf
+    pair = tuple(facts.coordinates)
+    if len(pair) != 2 or value.requires_grad or any(f not in run.done for f in step.factors):
+        return None
+    if any(len(run.done[f].axes) > 1 for f in step.factors) or len(axes) > 1:
+        return None
+    rows = axes[0] if axes else pair[0]
+    column = pair[1] if rows == pair[0] else pair[0]
+    points = run.model.horizon if leaf.temporal else 1
+    traces = run.model.batch
+    inner = [f for f in step.factors if run.done[f].axes == (column,)]
+    outer = [f for f in step.factors if run.done[f].axes != (column,)]
+    vector = torch.ones(
+        traces, points, run.model.size(column), dtype=run.dtype, device=value.device
+    )
+    for factor in inner:
+        vector = vector * run.done[factor].tensor.transpose(1, 2)
+    matrix = facts.matrix((rows,), (column,), value, (step.driver,), traces, points)
+    total = multiply(matrix, vector.reshape(-1)).reshape(traces, points, -1)
+    for factor in outer:
+        table = run.done[factor]
+        total = total * (table.tensor.transpose(1, 2) if table.axes else table.tensor.unsqueeze(-1))
+    if not axes:
+        total = total.sum(-1)
+    if times == 1 and points > 1:
+        total = total.sum(1, keepdim=True)
+    return _as_value(total.reshape(-1), axes, times, run)
+
+
+def _count(node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:
+    """The number of points of each mean."""
+    model = run.model
+    device = model.lengths.device
+    if any(model.size(a) == 0 for a in node.over):
+        return torch.full((1,) * (2 + len(axes)), math.inf, dtype=run.dtype, device=device)
+    if node.guard is not None:
+        shape = _shape(axes, times, run)
+        counts = facts.counts(axes, shape[0], times, math.prod(shape))
+        return _as_value(counts.clamp(min=1).to(run.dtype), axes, times, run)
+    size = float(math.prod(model.size(a) for a in node.over if a in facts.coordinates))
+    if node.time and facts.leaf.temporal:
+        return (model.lengths.to(run.dtype) * size).reshape(-1, *[1] * (1 + len(axes)))
+    return torch.tensor(size, dtype=run.dtype, device=device)
+
+
+def support_step(step: Step, run: Run) -> Value:
+    """A reduction over facts, and a counted constant everywhere else."""
+    node, leaf = step.node, step.leaf
+    assert isinstance(node, e.Reduce)
+    assert leaf is not None
+    facts = run.facts(leaf)
+    axes = tuple(sorted(node.axes, key=lambda a: a.name))
+    times = 1 if node.time or not leaf.temporal else run.model.horizon
+    shape = _shape(axes, times, run)
+    size = math.prod(shape)
+    value = along(node.x, {leaf: facts.values(run.dtype)}, facts, run)
+    value = value.expand(facts.order.shape)
+    key = facts.cells(axes, shape[0], times)
+    counts = facts.counts(axes, shape[0], times, size)
+    whole = math.prod(run.model.size(a) for a in node.over)
+    points = run.model.lengths if node.time else torch.ones_like(run.model.lengths)
+    each = (points * whole).reshape(-1, *[1] * (1 + len(axes))).expand(shape).reshape(-1)
+    rest = each - counts
+    match node.kind:
+        case e.Kind.MEAN | e.Kind.SUM:
+            total = torch.zeros(size, dtype=run.dtype, device=value.device).index_add(0, key, value)
+            total = total + rest.to(run.dtype) * step.constant
+            if node.kind is e.Kind.MEAN:
+                total = total / each.clamp(min=1).to(run.dtype)
+        case e.Kind.PRODUCT:
+            ones = torch.ones(size, dtype=run.dtype, device=value.device)
+            total = ones.scatter_reduce(0, key, value, "prod")
+            if step.constant != 1:
+                total = total * torch.tensor(step.constant, dtype=run.dtype) ** rest.to(run.dtype)
+        case e.Kind.MINIMUM:
+            total = extreme(value, key, rest, step.constant, 1.0, least=True)
+        case e.Kind.MAXIMUM:
+            total = extreme(value, key, rest, step.constant, 0.0, least=False)
+    return Value(axes, _as_value(total, axes, times, run))
+
+
+def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) -> Tensor:
+    """An expression at every fact: pointwise operations there, everything else looked up."""
+    from fotltn.plan.run import affine, combine
+
+    found: dict[e.Expr, Tensor] = dict(given)
+    stack = [root_]
+    while stack:
+        node = stack[-1]
+        if node in found:
+            stack.pop()
+            continue
+        parts: tuple[e.Expr, ...] = ()
+        match node:
+            case e.Affine(x) | e.Power(x) | e.Root(x):
+                parts = (x,)
+            case e.Product(inner) | e.Pointwise(_, inner):
+                parts = inner
+        missing = [p for p in parts if p not in found]
+        if node in run.done:
+            missing, parts = [], ()
+        if missing:
+            stack.extend(missing)
+            continue
+        match node:
+            case _ if node in run.done:
+                own = tuple(sorted(run.done[node].axes, key=lambda a: a.name))
+                table, traces, points = _flat(run.done[node], own)
+                found[node] = (
+                    table[facts.cells(own, traces, points)] if table.numel() > 1 else table
+                )
+            case e.Const(value):
+                found[node] = torch.full((1,), value, dtype=run.dtype, device=facts.order.device)
+            case e.Leaf():
+                found[node] = _other(node, facts, run)
+            case e.Affine(x, scale, offset):
+                found[node] = affine(found[x], scale, offset)
+            case e.Power(x, p):
+                found[node] = power(found[x], p)
+            case e.Root(x, p):
+                found[node] = root(found[x], p)
+            case e.Product(inner) | e.Pointwise(_, inner):
+                found[node] = combine(node, [found[p] for p in inner])
+        stack.pop()
+    return found[root_]
+
+
+def _other(leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
+    """Another table of facts, at the places of these facts."""
+    table = run.model.table(leaf.predicate)
+    assert isinstance(table, SparseTable)
+    place = facts.places(leaf, lambda: lookup(facts, table, leaf))
+    here = torch.full_like(place, table.default, dtype=run.dtype)
+    if table.facts == 0:
+        return here
+    return torch.where(place >= 0, table.value.to(run.dtype)[place.clamp(min=0)], here)
