@@ -26,11 +26,11 @@ from fotltn.syntax.show import show_theory as show_theory
 from fotltn.syntax.theory import Theory as Theory
 
 if TYPE_CHECKING:
-    from fotltn.evaluate import evaluate as evaluate
+    from fotltn.evaluation import evaluate as evaluate
 
 __version__ = "0.1.0"
 
-_LAZY = {"evaluate": "fotltn.evaluate"}
+_LAZY = {"evaluate": "fotltn.evaluation"}
 
 
 def __getattr__(name: str) -> Any:

@@ -151,7 +151,7 @@ def _lines(
 ) -> list[Line]:
     import torch
 
-    from fotltn.evaluate import evaluate_core, present
+    from fotltn.evaluation import evaluate_core, present
     from fotltn.grounding.dense import interpretation
 
     model = interpretation(facts, checked.signature)

@@ -7,6 +7,7 @@ Otherwise each factor is looked up at each fact. Neither keeps anything the size
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,10 @@ class Matrix:
     by_row: Tensor
     by_column: Tensor
 
+    def transposed(self) -> Matrix:
+        """The same the other way round."""
+        return Matrix(self.by_column, self.by_row)
+
 
 def matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Matrix:
     """Compress facts in both directions; done once, since facts do not change."""
@@ -40,8 +45,6 @@ def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, i
     starts[1:] = counts.cumsum(0)
     small = max(*shape, rows.numel()) < 2**31
     kind = torch.int32 if small else torch.int64
-    import warnings
-
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
@@ -50,67 +53,88 @@ def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, i
 
 
 class _Multiply(torch.autograd.Function):
-    """A fixed sparse matrix times a vector."""
+    """A fixed sparse matrix times a dense one."""
 
     @staticmethod
-    def forward(ctx: Any, vector: Tensor, facts: Matrix) -> Tensor:
-        ctx.facts = facts
-        return torch.mv(facts.by_row, vector)
+    def forward(dense: Tensor, facts: Matrix) -> Tensor:
+        if dense.shape[1] == 1:
+            return torch.mv(facts.by_row, dense[:, 0]).unsqueeze(-1)
+        return torch.mm(facts.by_row, dense)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Matrix], output: Tensor) -> None:  # noqa: ARG004
+        ctx.facts = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return torch.mv(ctx.facts.by_column, grads[0].contiguous()), None
+        return _multiply(grads[0].contiguous(), ctx.facts.transposed()), None
+
+    @staticmethod
+    def vmap(
+        info: Any,  # noqa: ARG004
+        in_dims: tuple[int | None, None],
+        dense: Tensor,
+        facts: Matrix,
+    ) -> Any:
+        assert in_dims[0] is not None
+        moved = dense.movedim(in_dims[0], -1)
+        found = _multiply(moved.reshape(moved.shape[0], -1), facts)
+        return found.reshape(-1, *moved.shape[1:]), 2
+
+
+def _multiply(dense: Tensor, facts: Matrix) -> Tensor:
+    found: Tensor = _Multiply.apply(dense, facts)  # type: ignore[no-untyped-call]
+    return found
 
 
 def multiply(facts: Matrix, vector: Tensor) -> Tensor:
     """The matrix times a vector, differentiable in the vector."""
-    found: Tensor = _Multiply.apply(vector, facts)  # type: ignore[no-untyped-call]
-    return found
+    return _multiply(vector.unsqueeze(-1), facts).squeeze(-1)
 
 
 class _Gather(torch.autograd.Function):
     """`out[key] += value · Π factor[place]` over facts."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
-        ctx: Any,
-        key: Tensor | None,
-        size: int,
-        places: Sequence[Tensor],
-        value: Tensor,
-        *factors: Tensor,
+        key: Tensor | None, size: int, places: Sequence[Tensor], value: Tensor, *factors: Tensor
     ) -> Tensor:
-        ctx.key, ctx.size, ctx.places = key, size, places
-        ctx.save_for_backward(value, *factors)
         out = torch.zeros(size, dtype=value.dtype, device=value.device)
         for part in _parts(value):
             product = value[part]
             for place, factor in zip(places, factors, strict=True):
                 product = product * factor[place[part]]
-            if key is None:
-                out += product.sum()
-            else:
-                out.index_add_(0, key[part], product)
+            out = out + product.sum() if key is None else out.index_add(0, key[part], product)
         return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        ctx.key, _, ctx.places, value, *factors = inputs
+        ctx.save_for_backward(value, *factors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
         value, *factors = ctx.saved_tensors
-        found = [torch.zeros_like(f) for f in factors]
         need = ctx.needs_input_grad[3:]
-        by_value = torch.zeros_like(value) if need[0] else None
+        found = [torch.zeros_like(f) if n else None for f, n in zip(factors, need[1:], strict=True)]
+        by_value = []
         for part in _parts(value):
             looked = [f[p[part]] for f, p in zip(factors, ctx.places, strict=True)]
-            base = grad.expand(value[part].shape) if ctx.key is None else grad[ctx.key[part]]
-            if by_value is not None:
-                by_value[part] = _times(base, looked, None)
-            base = base * value[part]
+            here = value[part]
+            base = grad.expand(here.shape) if ctx.key is None else grad[ctx.key[part]]
+            if need[0]:
+                by_value.append(_times(base, looked, None))
             for i, place in enumerate(ctx.places):
-                if need[1 + i]:
-                    found[i].index_add_(0, place[part], _times(base, looked, i))
-        results = [f if n else None for f, n in zip(found, need[1:], strict=True)]
-        return (None, None, None, by_value, *results)
+                so_far = found[i]
+                if so_far is not None:
+                    found[i] = so_far.index_add(0, place[part], _times(base * here, looked, i))
+        whole = None
+        if need[0]:
+            whole = torch.cat(by_value) if by_value else torch.zeros_like(value)
+        return (None, None, None, whole, *found)
 
 
 def gather_sum(
@@ -129,7 +153,7 @@ def gather_sum(
         value: the degree of each fact.
         factors: flat tables.
     """
-    found: Tensor = _Gather.apply(key, size, places, value, *factors)  # type: ignore[no-untyped-call]
+    found: Tensor = _Gather.apply(key, size, tuple(places), value, *factors)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -148,28 +172,26 @@ def _parts(value: Tensor) -> list[slice]:
 class _Extreme(torch.autograd.Function):
     """Minimum or maximum over facts and a counted constant; ties share the gradient."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
-        ctx: Any,
-        value: Tensor,
-        key: Tensor,
-        rest: Tensor,
-        constant: float,
-        neutral: float,
-        least: bool,
+        value: Tensor, key: Tensor, rest: Tensor, constant: float, neutral: float, least: bool
     ) -> Tensor:
         start = torch.full_like(rest, neutral, dtype=value.dtype)
         start = torch.where(rest > 0, torch.full_like(start, constant), start)
-        out = start.scatter_reduce(0, key, value, "amin" if least else "amax")
-        ctx.save_for_backward(value, key, rest, out)
-        ctx.constant = constant
-        return out
+        return start.scatter_reduce(0, key, value, "amin" if least else "amax")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        value, key, rest, ctx.constant, _, _ = inputs
+        ctx.save_for_backward(value, key, rest, output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         value, key, rest, out = ctx.saved_tensors
         hit = value == out[key]
-        ties = torch.zeros_like(out).index_add_(0, key, hit.to(out.dtype))
+        ties = torch.zeros_like(out).index_add(0, key, hit.to(out.dtype))
         ties = ties + torch.where(out == ctx.constant, rest.to(out.dtype), torch.zeros_like(out))
         share = (grads[0] / ties.clamp(min=1))[key]
         return torch.where(hit, share, torch.zeros_like(share)), None, None, None, None, None

@@ -10,9 +10,9 @@ import math
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from fotltn.kernels.powers import power, root
+from fotltn.kernels.recompute import recompute
 from fotltn.logic.core import Window
 from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
@@ -57,12 +57,8 @@ def until(
         rows = min(size, horizon - start)
         stop = horizon if window.high is None else min(horizon, start + rows + window.high)
         part = (left[..., start:stop], right[..., start:stop], _part(inside, start, stop))
-        if (
-            size < horizon
-            and torch.is_grad_enabled()
-            and (left.requires_grad or right.requires_grad)
-        ):
-            pieces.append(checkpoint(_rows, *part, rows, window, semantics, use_reentrant=False))
+        if size < horizon:
+            pieces.append(recompute(_rows, *part, rows, window, semantics))
         else:
             pieces.append(_rows(*part, rows, window, semantics))
     found = torch.cat(pieces, dim=-1)

@@ -145,8 +145,9 @@ class _Builder:
         facts, factor, leaf, others = min(found, key=lambda f: f[0])
         inputs = tuple(f for f in others if sparse_leaf(f, self.sizes) is None)
         why = f"{facts:,} facts of {leaf.predicate} instead of {self.cells(node):,} cells"
-        flops = facts * 2 * max(1, len(others)) + sum(self.sizes.of(f) for f in others)
-        held = self.sizes.bytes(node) + sum(self.sizes.bytes(f) for f in others)
+        cells = sum(self.sizes.of(f) for f in inputs) + facts * (len(others) - len(inputs))
+        flops = facts * 2 * max(1, len(others)) + cells
+        held = self.sizes.bytes(node) + cells * self.sizes.width
         return Step(
             node, Route.SPARSE, why, inputs, flops, held, driver=factor, leaf=leaf,
             factors=tuple(others),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ class Bound:
     _counts: dict[Key, Tensor] = field(default_factory=dict)
     _matrices: dict[Key, Matrix] = field(default_factory=dict)
     _places: dict[e.Leaf, Tensor] = field(default_factory=dict)
+    _constants: dict[Key, Tensor] = field(default_factory=dict)
 
     def values(self, dtype: torch.dtype) -> Tensor:
         """Degrees, in the order of the coordinates."""
@@ -60,6 +62,12 @@ class Bound:
             self._counts[key] = torch.bincount(self.cells(axes, traces, times), minlength=size)
         return self._counts[key]
 
+    def constant(self, key: Key, find: Callable[[], Tensor]) -> Tensor:
+        """Something that depends on the facts alone."""
+        if key not in self._constants:
+            self._constants[key] = find()
+        return self._constants[key]
+
     def places(self, leaf: e.Leaf, find: Callable[[], Tensor]) -> Tensor:
         """Where another table has these facts."""
         if leaf not in self._places:
@@ -74,7 +82,7 @@ class Bound:
         key = (rows, columns, name)
         if key not in self._matrices:
             shape = tuple(
-                traces * times * int(torch.tensor([self.model.size(a) for a in axes]).prod())
+                traces * times * math.prod(self.model.size(a) for a in axes)
                 for axes in (rows, columns)
             )
             self._matrices[key] = matrix(

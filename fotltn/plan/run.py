@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from fotltn.algebra import expr as e
 from fotltn.kernels.contract import contract
 from fotltn.kernels.powers import power, root
+from fotltn.kernels.recompute import recompute
 from fotltn.kernels.until import until
 from fotltn.kernels.windows import scan
 from fotltn.logic import core as c
@@ -294,9 +294,9 @@ def _count(node: e.Reduce, run: Run, total: Value) -> Tensor:
             (1,) * total.tensor.dim(), math.inf, dtype=run.dtype, device=model.lengths.device
         )
     if not (node.time and node.x.timed):
-        return torch.tensor(size, dtype=run.dtype, device=model.lengths.device)
+        return torch.full((), size, dtype=run.dtype, device=model.lengths.device)
     if not run.ragged:
-        return torch.tensor(size * model.horizon, dtype=run.dtype, device=model.lengths.device)
+        return torch.full((), size * model.horizon, dtype=run.dtype, device=model.lengths.device)
     lengths = model.lengths.to(run.dtype) * size
     return lengths.reshape(-1, *[1] * (total.tensor.dim() - 1))
 
@@ -338,9 +338,10 @@ def _reduce(
     if mask is not None:
         u = torch.where(mask, u, torch.full((), neutral, dtype=u.dtype, device=u.device))
     if kind in (e.Kind.MEAN, e.Kind.SUM):
-        number = math.prod(u.shape[d] for d in dims)
-        count = torch.tensor(float(number), dtype=u.dtype, device=u.device)
-        if mask is not None:
+        number = float(math.prod(u.shape[d] for d in dims))
+        if mask is None:
+            count = torch.full((), number, dtype=u.dtype, device=u.device)
+        else:
             count = mask.sum(dims).to(u.dtype)
         return (u.sum(dims) if dims else u), count
     if any(u.shape[d] == 0 for d in dims):
@@ -385,7 +386,7 @@ def _chunked(step: Step, run: Run) -> Value:
                 counted = counted.permute(order)
             return reduced.permute(order), counted
 
-        found.append(checkpoint(part, use_reentrant=False) if torch.is_grad_enabled() else part())
+        found.append(recompute(part))
     parts = torch.stack(torch.broadcast_tensors(*(f[0] for f in found)))
     counts = [f[1] for f in found if f[1] is not None]
     match node.kind:

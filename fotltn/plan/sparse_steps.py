@@ -30,11 +30,23 @@ def sparse_step(step: Step, run: Run) -> Value:
     facts = run.facts(leaf)
     axes = tuple(sorted(node.axes, key=lambda a: a.name))
     times = 1 if node.time or not leaf.temporal else run.model.horizon
-    value = along(step.driver, {leaf: facts.values(run.dtype)}, facts, run)
+    value = _driven(step.driver, leaf, facts, run)
     total = _by_matrix(step, facts, axes, times, value, run)
     if total is None:
         total = _by_gather(step, facts, axes, times, value, run)
     return Value(axes, total / _count(node, facts, axes, times, run))
+
+
+def _driven(driver: e.Expr, leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
+    """The driver's value at each fact; computed once, unless it is learned."""
+    if facts.table.value.requires_grad:
+        return along(driver, {leaf: facts.values(run.dtype)}, facts, run)
+    return facts.constant(
+        (driver, run.dtype),
+        lambda: along(driver, {leaf: facts.values(run.dtype)}, facts, run).expand(
+            facts.order.shape
+        ),
+    )
 
 
 def _shape(axes: tuple[c.Axis, ...], times: int, run: Run) -> tuple[int, ...]:
@@ -127,7 +139,7 @@ def _count(node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, r
     size = float(math.prod(model.size(a) for a in node.over if a in facts.coordinates))
     if node.time and facts.leaf.temporal:
         return (model.lengths.to(run.dtype) * size).reshape(-1, *[1] * (1 + len(axes)))
-    return torch.tensor(size, dtype=run.dtype, device=device)
+    return torch.full((), size, dtype=run.dtype, device=device)
 
 
 def support_step(step: Step, run: Run) -> Value:
@@ -158,7 +170,7 @@ def support_step(step: Step, run: Run) -> Value:
             ones = torch.ones(size, dtype=run.dtype, device=value.device)
             total = ones.scatter_reduce(0, key, value, "prod")
             if step.constant != 1:
-                total = total * torch.tensor(step.constant, dtype=run.dtype) ** rest.to(run.dtype)
+                total = total * torch.full_like(ones, step.constant) ** rest.to(run.dtype)
         case e.Kind.MINIMUM:
             total = extreme(value, key, rest, step.constant, 1.0, least=True)
         case e.Kind.MAXIMUM:
