@@ -1,6 +1,9 @@
 """`python -m fotltn`."""
 
-from fotltn.cli.main import main
-
 if __name__ == "__main__":
-    main()
+    try:
+        from fotltn.cli.main import main
+
+        main()
+    except KeyboardInterrupt:  # while it loads
+        raise SystemExit(130) from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fotltn.algebra import expr as e
 from fotltn.logic import core as c
-from fotltn.tree import Node, fold, postorder
+from fotltn.tree import Node, children, fold, postorder
 
 
 def show(root: e.Expr) -> str:
@@ -23,17 +25,26 @@ def show(root: e.Expr) -> str:
     return fold(root, visit)
 
 
+def brief(root: e.Expr, names: Mapping[e.Expr, str], depth: int = 6) -> str:
+    """One line, in which parts below a depth are named, not written out."""
+    if depth == 0 and children(root):
+        return names.get(root, "…")
+    below = [
+        fold(child, core_text) if isinstance(child, c.Core) else brief(child, names, depth - 1)  # type: ignore[arg-type]
+        for child in children(root)
+    ]
+    return _text(root, below)
+
+
 def listing(*roots: e.Expr) -> str:
     """One numbered line for each distinct node, children first, with what it depends on."""
     names: dict[Node, str] = {}
     lines: list[str] = []
     for node in postorder(*roots):
         if isinstance(node, c.Core):
-            names[node] = fold(node, lambda n, b: core_text(n, b))
+            names[node] = fold(node, core_text)
             continue
         assert isinstance(node, e.Expr)
-        from fotltn.tree import children
-
         text = _text(node, [names[child] for child in children(node)])
         names[node] = f"r{len(lines)}"
         lines.append(f"r{len(lines)} := {text}  [{scope(node)}]")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.output import emit_json, warn
-from fotltn.errors import DataError
+from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import SEMANTICS, PMean, Semantics, check_threshold, named
@@ -87,7 +87,12 @@ def evaluate(
         raise DataError(
             f"the time point {time} does not exist: there are 0 to {max(table.lengths) - 1}"
         )
-    lines = _lines(goals, checked, table, meaning, time, threshold)
+    try:
+        lines = _lines(goals, checked, table, meaning, time, threshold)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate" not in str(error):
+            raise
+        raise LimitError("the values of a formula do not fit into memory") from None
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
     warnings = (*(() if formula else checked.warnings), *table.warnings)
     if as_json:
@@ -136,8 +141,8 @@ def _exponent(semantics: Semantics) -> float | str | None:
 def _time(at: str) -> int | None:
     if at == "all":
         return None
-    if not at.isdecimal():
-        raise DataError(f"--at takes a time point from 0, or 'all', not '{at}'")
+    if not at.isdecimal() or len(at) > 18:
+        raise DataError(f"--at takes a time point from 0, or 'all', not '{at[:40]}'")
     return int(at)
 
 
@@ -174,6 +179,7 @@ def _print(lines: list[Line], time: int | None, many_traces: bool, digits: int) 
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     longest = max((len(n.values) for n in lines), default=0)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -188,12 +194,11 @@ def _print(lines: list[Line], time: int | None, many_traces: bool, digits: int) 
     for n in lines:
         cells = [_cell(v, digits) for v in n.values] + [""] * (longest - len(n.values))
         where = [n.trace] if many_traces else []
-        table.add_row(n.name, *where, *(n.binding.get(v, "") for v in bound), *cells)
+        named = [n.name, *where, *(n.binding.get(v, "") for v in bound)]
+        table.add_row(*(Text(cell) for cell in (*named, *cells)))
     console = Console()
     if not console.is_terminal:
-        console = Console(
-            width=max(80, 12 * (longest + 4) + max((len(n.name) for n in lines), default=0))
-        )
+        console = Console(width=1_000_000)  # one line a row
     console.print(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +73,7 @@ def explain(
 
 
 def _time(at: str, horizon: int) -> int:
-    if not at.isdecimal() or int(at) >= horizon:
+    if not at.isdecimal() or len(at) > 18 or int(at) >= horizon:
         raise DataError(f"--at takes a time point from 0 to {horizon - 1}, or 'all', not '{at}'")
     return int(at)
 
@@ -101,15 +102,15 @@ def _numbers(option: str, items: list[str], known: object) -> dict[str, int]:
         if name not in names:
             hint = did_you_mean(name, names) or f"there are {listing(names)}"
             raise DataError(f"{option} {item}: '{name}' is not declared; {hint}")
-        if not number.replace("_", "").isdecimal():
-            raise DataError(f"{option} takes NAME=NUMBER, not '{item}'")
+        if not re.fullmatch(r"(?=.{1,24}$)[0-9]+(_[0-9]+)*", number):
+            raise DataError(f"{option} takes NAME=NUMBER, not '{item[:40]}'")
         found[name] = int(number)
     return found
 
 
 def _bytes(text: str) -> int:
     cleaned = text.strip().lower().removesuffix("ib").removesuffix("b")
-    number, unit = (cleaned[:-1], cleaned[-1]) if cleaned[-1:] in _UNITS else (cleaned, "")
+    number, unit = (cleaned[:-1], cleaned[-1:]) if cleaned[-1:] in _UNITS else (cleaned, "")
     try:
         count = float(number) * _UNITS[unit]
     except ValueError:

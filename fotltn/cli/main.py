@@ -49,14 +49,36 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors of the input become a message and exit status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        sys.exit(_run())
+    except BrokenPipeError:
+        _discard_output()
+        sys.exit(FINDINGS)
+    except OSError as error:
+        _discard_output()
+        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        sys.exit(FINDINGS)
+
+
+def _run() -> int:
+    """The exit status, with everything printed and flushed."""
+    status = 0
     try:
         app()
     except FotError as error:
         complain(error, as_json="--json" in sys.argv)
-        sys.exit(FINDINGS)
+        status = FINDINGS
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FINDINGS)
+        status = 130
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    sys.stdout.flush()
+    return status
+
+
+def _discard_output() -> None:
+    """Point standard output nowhere, so that the flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

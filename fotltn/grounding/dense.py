@@ -22,6 +22,11 @@ def interpretation(
     """Facts as tables with axes (trace, arguments …, time); what is not stated is false."""
     sizes = {sort: len(names) for sort, names in facts.entities.items()}
     traces, horizon = len(facts.lengths), max(facts.lengths)
+    if traces * horizon > MAX_CELLS:
+        raise DataError(
+            f"{traces:,} traces of {horizon:,} time points are too many: "
+            f"at most {MAX_CELLS:,} points are evaluated"
+        )
     predicates = {}
     for name, decl in signature.predicates.items():
         shape = (traces, *(sizes[s] for s in decl.sorts), 1 if decl.static else horizon)

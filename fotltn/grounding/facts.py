@@ -7,6 +7,7 @@ result in `value`; a relation's row is one of its tuples.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from fotltn.grounding.read import Place, read_table
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 
-_SHOWN_ERRORS, _MOST_ERRORS = 20, 2000
+_SHOWN_ERRORS = 20
 _EVERY = -1  # the trace of a fact that names none
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
 
@@ -70,9 +71,10 @@ class _Reader:
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
-        self.errors: list[tuple[int, Diagnostic]] = []
-        self.more = 0
-        self.files = 0
+        self.errors: list[tuple[int, int, int, Diagnostic]] = []
+        self.count = 0
+        self.files: dict[int, int] = {}
+        self.places: list[Place] = []
         self.traces = _Names()
         self.entities = {sort: _Names() for sort in signature.sorts}
         self.parts: dict[str, list[tuple[Rows, Place, np.ndarray[Any, Any]]]] = {}
@@ -86,23 +88,25 @@ class _Reader:
         self, place: Place | None, row: int | None, message: str, hint: str | None = None
     ) -> None:
         where = "" if place is None else f"{place.name if row is None else place.at(row)}: "
-        if len(self.errors) < _MOST_ERRORS:
-            key = (self.files << 40) + (row or 0)
-            self.errors.append((key, Diagnostic(where + message, hint=hint)))
-        else:
-            self.more += 1
+        self.count += 1
+        file = self.files[id(place)] if place is not None else len(self.files)
+        key = (-file, -(row or 0), -self.count)
+        heapq.heappush(self.errors, (*key, Diagnostic(where + message, hint=hint)))
+        if len(self.errors) > _SHOWN_ERRORS:
+            heapq.heappop(self.errors)
 
     def shown(self) -> list[Diagnostic]:
         """The first complaints in the order of files and rows, and how many more there are."""
-        ordered = [d for _, d in sorted(self.errors, key=lambda e: e[0])]
-        more = len(ordered) - _SHOWN_ERRORS + self.more
-        if more > 0:
-            return [*ordered[:_SHOWN_ERRORS], Diagnostic(f"{more} more errors are not shown")]
+        ordered = [d for *_, d in sorted(self.errors, key=lambda e: e[:3], reverse=True)]
+        if self.count > _SHOWN_ERRORS:
+            more = self.count - _SHOWN_ERRORS
+            return [*ordered, Diagnostic(f"{more} more errors are not shown")]
         return ordered
 
     def read(self, path: Path) -> None:
-        self.files += 1
         place, table = read_table(path)
+        self.files[id(place)] = len(self.files)
+        self.places.append(place)
         arguments = self._columns(place, table)
         if arguments is None:
             return
@@ -149,7 +153,7 @@ class _Reader:
         arguments: Sequence[str],
     ) -> None:
         kind, sorts, static = self.symbols[name]
-        before = len(self.errors) + self.more
+        before = self.count
         wanted = [f"arg{i + 1}" for i in range(len(sorts))]
         for column in (c for c in arguments if c not in wanted):
             for i in _where(pc.is_valid(table.column(column))):
@@ -169,9 +173,9 @@ class _Reader:
                 self.complain(place, int(rows[i]), f"'{name}' needs {column} (of sort {sort})")
             if not len(missing):
                 args.append(self.entities[sort].encode(table.column(column)))
-        time = self._time(name, place, table, rows, static)
+        time = self._time(name, kind, place, table, rows, static)
         value = self._value(name, kind, place, table, rows)
-        if len(self.errors) + self.more > before:
+        if self.count > before:
             return
         trace = np.full(len(rows), _EVERY, dtype=np.int64)
         if "trace" in table.column_names:
@@ -184,7 +188,13 @@ class _Reader:
         self.parts.setdefault(name, []).append((part, place, rows))
 
     def _time(
-        self, name: str, place: Place, table: pa.Table, rows: np.ndarray[Any, Any], static: bool
+        self,
+        name: str,
+        kind: str,
+        place: Place,
+        table: pa.Table,
+        rows: np.ndarray[Any, Any],
+        static: bool,
     ) -> np.ndarray[Any, np.dtype[np.int64]]:
         nowhere = np.full(len(rows), -1, dtype=np.int64)
         if "time" not in table.column_names:
@@ -194,7 +204,11 @@ class _Reader:
         column = table.column("time")
         if static:
             for i in _where(pc.is_valid(column)):
-                hint = f"leave it empty, or declare '{name}' without 'static'"
+                hint = {
+                    "predicate": f"leave it empty, or declare '{name}' without 'static'",
+                    "function": f"leave it empty, or declare '{name}' as 'temporal'",
+                    "relation": "leave it empty: a relation is the same at all times",
+                }[kind]
                 self.complain(
                     place, int(rows[i]), f"'{name}' is static, but has time {column[int(i)]}", hint
                 )
@@ -232,7 +246,7 @@ class _Reader:
             filled = pc.fill_null(table.column(column), "")
             return self.entities[result].encode(filled).astype(np.float64)
         cells = table.column(column)
-        values = _numbers(cells)
+        values = _numbers(cells, words=kind != "function")
         if kind == "function":
             wrong, expected = ~np.isfinite(values), "a finite number"
         else:
@@ -277,7 +291,7 @@ def read_facts(
     for name, parts in reader.parts.items():
         spread = [_spread(name, part, reader) for part in parts]
         rows[name] = _unique(name, spread, reader, warnings)
-    lengths = _lengths(reader, rows, horizon)
+    lengths = _lengths(reader, horizon)
     if reader.errors:
         raise DataError(*reader.shown())
     entities = {s: tuple(n.numbers) for s, n in reader.entities.items()}
@@ -337,19 +351,25 @@ def _unique(
         return whole
     places = [(place, int(r)) for _, place, rows in parts for r in rows]
     clash = np.flatnonzero(whole.value != whole.value[first[inverse]])
+    told = set()
     for i in clash:
         original = int(first[inverse[i]])
         place, row = places[i]
         first_place, first_row = places[original]
+        if (id(place), row) in told:  # the same in another trace
+            continue
+        told.add((id(place), row))
         reader.complain(
             place,
             row,
-            f"'{name}' is {whole.value[i]:g} here, but {whole.value[original]:g} at "
-            f"{first_place.at(first_row)}",
-            "a fact has one truth value: remove one of the two rows",
+            f"'{name}' is {_shown(name, whole.value[i], reader)} here, but "
+            f"{_shown(name, whole.value[original], reader)} at {first_place.at(first_row)}",
+            f"a fact has one {'truth ' * (name not in reader.signature.functions)}value: "
+            "remove one of the two rows",
         )
     if not len(clash):
-        doubled = len(keys) - len(first)
+        again = np.setdiff1d(np.arange(len(keys)), first)
+        doubled = len({(id(places[i][0]), places[i][1]) for i in again})
         warnings.append(
             Diagnostic(
                 f"'{name}': {doubled} repeated {'fact' if doubled == 1 else 'facts'}",
@@ -360,18 +380,29 @@ def _unique(
     return Rows(whole.trace[kept], whole.args[kept], whole.time[kept], whole.value[kept])
 
 
-def _lengths(reader: _Reader, rows: dict[str, Rows], horizon: int | None) -> tuple[int, ...]:
+def _shown(name: str, value: float, reader: _Reader) -> str:
+    function = reader.signature.functions.get(name)
+    if function is not None and function.result != REAL:
+        return f"'{list(reader.entities[function.result].numbers)[int(value)]}'"
+    return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
+
+
+def _lengths(reader: _Reader, horizon: int | None) -> tuple[int, ...]:
     last = np.zeros(max(1, len(reader.traces.numbers)), dtype=np.int64)
-    for part in rows.values():
-        np.maximum.at(last, part.trace, part.time)
+    for name, parts in reader.parts.items():
+        for rows, place, numbers in parts:
+            np.maximum.at(last, np.where(rows.trace == _EVERY, 0, rows.trace), rows.time)
+            late = rows.time >= (horizon if horizon and horizon > 0 else np.inf)
+            for i in np.flatnonzero(late):
+                reader.complain(
+                    place,
+                    int(numbers[i]),
+                    f"'{name}' has the time {rows.time[i]}, beyond the horizon of {horizon} points",
+                )
     if horizon is None:
         return tuple(int(t) + 1 for t in last)
     if horizon < 1:
         reader.complain(None, None, f"the horizon must be at least 1, not {horizon}")
-    elif int(last.max()) >= horizon:
-        reader.complain(
-            None, None, f"a fact has time {int(last.max())}, beyond the horizon of {horizon} points"
-        )
     return tuple(horizon for _ in last)
 
 
@@ -405,7 +436,7 @@ def _number(text: str, words: bool) -> float | None:
     if words and lowered in ("true", "false"):
         return float(lowered == "true")
     try:
-        number = float(lowered)
+        number = float(lowered.replace("_", "x"))
     except ValueError:
         return None
     return number if np.isfinite(number) else None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv as text
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
@@ -22,24 +26,29 @@ class Place:
 
     name: str
     text: bool
+    extra: np.ndarray[Any, np.dtype[np.int64]] | None = None  # line ends in cells before each row
 
     def at(self, row: int) -> str:
         """Where a row (from 0) is."""
-        return f"{self.name}:{row + 2}" if self.text else f"{self.name}, row {row + 1}"
+        if not self.text:
+            return f"{self.name}, row {row + 1}"
+        return f"{self.name}:{row + 2 + (0 if self.extra is None else int(self.extra[row]))}"
 
 
 def read_table(path: Path) -> tuple[Place, pa.Table]:
     """A file's columns as text; empty cells are missing values."""
-    name = str(path).lower()
-    if not path.exists():
-        raise DataError(f"cannot read {path}: no such file")
-    if path.is_dir():
-        raise DataError(f"cannot read {path}: it is a folder, not a file")
+    name = path.name.lower()
     try:
+        if not path.exists():
+            raise DataError(f"cannot read {path}: no such file")
+        if path.is_dir():
+            raise DataError(f"cannot read {path}: it is a folder, not a file")
         if name.endswith(_CSV):
-            return Place(str(path), True), _read_csv(path, "\t" if ".tsv" in name else ",")
+            table = _read_csv(path)
+            return Place(str(path), True, _line_ends(table)), _as_text(table)
         if name.endswith(_PARQUET):
-            return Place(str(path), False), _as_text(parquet.read_table(path))
+            with parquet.ParquetFile(path) as file:
+                return Place(str(path), False), _as_text(file.read())
     except UnicodeDecodeError:
         raise DataError(f"cannot read {path}: the names of its columns are not UTF-8") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -50,26 +59,43 @@ def read_table(path: Path) -> tuple[Place, pa.Table]:
     raise DataError(f"cannot read {path}: the name must end in one of {kinds}")
 
 
-def _read_csv(path: Path, delimiter: str) -> pa.Table:
-    with pa.input_stream(str(path), compression="detect") as stream:
-        header = stream.read(1 << 20).split(b"\n", 1)[0].decode("utf-8-sig", "replace").strip("\r")
+def _read_csv(path: Path) -> pa.Table:
+    name = path.name.lower()
+    delimiter = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+    packing = "gzip" if name.endswith(".gz") else None
+    with pa.input_stream(str(path), compression=packing) as stream:
+        head = stream.read(1 << 20)
+    header = re.split(b"[\r\n]", head, maxsplit=1)[0].decode("utf-8-sig")
     if not header.strip():
         raise DataError(f"cannot read {path}: it is empty; the first line must name the columns")
-    names = [n.strip().strip('"') for n in header.split(delimiter)]
+    names = [n.strip() for n in next(text.reader([header], delimiter=delimiter))]
+    if not re.search(b"[\r\n].", head, re.DOTALL):
+        return pa.Table.from_arrays([pa.array([], pa.string()) for _ in names], names=names)
     options = csv.ConvertOptions(
         column_types={n: pa.string() for n in names},
         strings_can_be_null=True,
         null_values=[""],
         quoted_strings_can_be_null=True,
     )
-    parse = csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False)
+    parse = csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False, newlines_in_values=True)
+
+    def read(threads: bool) -> pa.Table:
+        how = csv.ReadOptions(use_threads=threads, column_names=names, skip_rows=1)
+        with pa.input_stream(str(path), compression=packing) as stream:
+            return csv.read_csv(stream, how, parse, options)
+
     try:
-        table = csv.read_csv(path, parse_options=parse, convert_options=options)
+        return read(True)
     except pa.ArrowInvalid:  # once more in one thread, which can tell the row
-        serial = csv.ReadOptions(use_threads=False)
-        table = csv.read_csv(path, serial, parse, options)
-    table = table.rename_columns([n.strip() for n in table.column_names])
-    return _as_text(table)
+        return read(False)
+
+
+def _line_ends(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    """For each row, how many line ends the cells of earlier rows hold; None if there are none."""
+    counts = np.zeros(table.num_rows, dtype=np.int64)
+    for column in table.columns:
+        counts += pc.fill_null(pc.count_substring(column, "\n"), 0).to_numpy()
+    return counts.cumsum() - counts if counts.any() else None
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -86,8 +112,9 @@ def _as_text(table: pa.Table) -> pa.Table:
             raise pa.ArrowTypeError(
                 f"column '{name}' has the type {column.type}, not text or numbers"
             )
-        columns.append(pc.utf8_trim_whitespace(column))
-    return pa.table(columns, names=table.column_names)
+        trimmed = pc.utf8_trim_whitespace(column)
+        columns.append(pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed))
+    return pa.Table.from_arrays(columns, names=table.column_names)
 
 
 def _plain(kind: pa.DataType) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from fotltn.algebra import expr as e
-from fotltn.algebra.show import scope, show
+from fotltn.algebra.show import brief, scope
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.plan.plan import Plan, Route, Step
@@ -65,7 +65,7 @@ class _Builder:
                 continue
             if step.bytes > self.budget:
                 raise LimitError(
-                    f"{show(node)[:200]} over [{scope(node)}] needs {step.bytes:,} bytes at once, "
+                    f"{brief(node, {})} over [{scope(node)}] needs {step.bytes:,} bytes at once, "
                     f"more than the budget of {self.budget:,}"
                 )
             self.steps[node] = step
@@ -222,7 +222,7 @@ class _Builder:
         held = plan.peak + self.sizes.bytes(node)
         if held > self.budget:
             raise LimitError(
-                f"{show(node)[:200]} needs {held:,} bytes even one entity of {axis} at a time, "
+                f"{brief(node, {})} needs {held:,} bytes even one entity of {axis} at a time, "
                 f"more than the budget of {self.budget:,}"
             )
         why = f"dense would take {need:,} bytes; {chunks} parts of {axis}, anew for gradients"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fotltn.algebra import expr as e
-from fotltn.algebra.show import scope, show
+from fotltn.algebra.show import brief, scope
 from fotltn.plan.plan import Plan, Step
 
 _WIDTH = 72
@@ -61,7 +61,7 @@ def _needed(root: e.Expr, by_node: dict[e.Expr, Step]) -> set[e.Expr]:
 
 
 def _lines(step: Step, names: dict[e.Expr, str]) -> list[str]:
-    text = _short(show(step.node))
+    text = _short(brief(step.node, names))
     costs = f"{count(step.flops)} FLOPs, {size(step.bytes)}"
     lines = [f"  {names[step.node]:>4} {step.route:<11} [{scope(step.node)}] {text}  ({costs})"]
     if step.why:
@@ -97,7 +97,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
             "name": names[s.node],
             "route": str(s.route),
             "axes": scope(s.node).split(),
-            "expression": show(s.node),
+            "expression": brief(s.node, names),
             "why": s.why or None,
             "inputs": [names[i] for i in s.inputs if i in names],
             "flops": s.flops,
