@@ -37,9 +37,7 @@ def ltntorch_step(t: dict[str, Tensor], close: Tensor) -> Tensor:
     after = by_hand.weak_next(t["Stop"][0])
 
     def lookup(table: Tensor) -> ltn.Predicate:
-        return ltn.Predicate(
-            func=lambda *index: table[tuple(i.long().squeeze(-1) for i in index)]
-        )
+        return ltn.Predicate(func=lambda *index: table[tuple(i.long().squeeze(-1) for i in index)])
 
     car, ped = lookup(t["Car"][0, :, 0]), lookup(t["Ped"][0, :, 0])
     crossing, near, stops = lookup(t["Crossing"][0]), lookup(close), lookup(after)
@@ -57,7 +55,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entities", type=int, default=200)
     parser.add_argument("--horizon", type=int, default=150)
-    parser.add_argument("--density", type=float, default=0.025, help="share of pairs that are close")
+    parser.add_argument(
+        "--density", type=float, default=0.025, help="share of pairs that are close"
+    )
     parser.add_argument("--json")
     args = parser.parse_args()
     torch.manual_seed(0)

@@ -61,7 +61,8 @@ def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) ->
         stopped = conj(conj(conj(conj(car, stop)[x], ped[y]), cross[y]), close)
         found["A2"] = lambda: every(every(imply(stopped, eventually(run)[x]), -1), (0, 1))
     found["A3"] = lambda: every(
-        every(imply(conj(car, 1 - some(conj(conj(ped, cross)[y], close), 1)), weak_next(run)), -1), 0
+        every(imply(conj(car, 1 - some(conj(conj(ped, cross)[y], close), 1)), weak_next(run)), -1),
+        0,
     )
     found["A4"] = lambda: every(imply(car[:, 0], run[:, 0]), 0)
     found["A5"] = lambda: every(every(imply(close, close.transpose(0, 1)), -1), (0, 1))

@@ -37,7 +37,9 @@ def carped_theory() -> CheckedTheory:
 def tables(entities: int, horizon: int, device: str = "cpu") -> dict[str, Tensor]:
     """Random degrees of the learned predicates, with gradients."""
     return {
-        name: torch.rand(1, entities, 1 if name in STATIC else horizon, device=device).requires_grad_()
+        name: torch.rand(
+            1, entities, 1 if name in STATIC else horizon, device=device
+        ).requires_grad_()
         for name in LEARNED
     }
 
@@ -64,7 +66,10 @@ def interpretation(
     """A scene."""
     device = learned["Car"].device
     return Interpretation(
-        {"agent": entities}, torch.tensor([horizon], device=device), horizon, {**learned, "Close": close}
+        {"agent": entities},
+        torch.tensor([horizon], device=device),
+        horizon,
+        {**learned, "Close": close},
     )
 
 
@@ -142,5 +147,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1e5 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-

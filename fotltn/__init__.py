@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fotltn.errors import BuildError as BuildError
 from fotltn.errors import CheckError as CheckError
 from fotltn.errors import DataError as DataError
 from fotltn.errors import FotError as FotError
+from fotltn.errors import LimitError as LimitError
 from fotltn.errors import ParseError as ParseError
 from fotltn.errors import SemanticsError as SemanticsError
 from fotltn.logic.check import check as check
 from fotltn.logic.check import check_formula as check_formula
 from fotltn.semantics.config import SEMANTICS as SEMANTICS
+from fotltn.semantics.config import Fold as Fold
+from fotltn.semantics.config import PMean as PMean
 from fotltn.semantics.config import Semantics as Semantics
 from fotltn.syntax.formula import Formula as Formula
 from fotltn.syntax.load import load_theory as load_theory

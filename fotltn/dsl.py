@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fotltn.errors import BuildError
+from fotltn.syntax.build import MAX_STEPS
 from fotltn.syntax.formula import (
     And,
     Apply,
@@ -38,6 +39,7 @@ from fotltn.syntax.formula import (
     as_formula,
     as_term,
 )
+from fotltn.syntax.hints import valid_name
 from fotltn.syntax.operators import STRICT, Temporal
 
 Bounds = int | tuple[int, int | None] | None
@@ -94,7 +96,7 @@ def paired(*binders: Var | Binder, relation: str) -> Paired:
     """Variables that run together through the tuples of a relation."""
     if len(binders) < 2:
         raise BuildError("paired variables are at least two")
-    return Paired(tuple(_binder(b) for b in binders), relation)
+    return Paired(tuple(_binder(b) for b in binders), valid_name(relation))
 
 
 def forall(*parts: Var | Binder | Paired | Formula, where: Formula | None = None) -> Forall:
@@ -178,13 +180,7 @@ def T(left: Formula, right: Formula, bound: Bounds = None, *, strict: bool = Fal
 
 
 def _names(names: str) -> list[str]:
-    from fotltn.syntax.hints import KEYWORDS
-
-    found = names.replace(",", " ").split()
-    for name in found:
-        if not name.isidentifier() or name in KEYWORDS:
-            raise BuildError(f"'{name}' cannot be a name: it is a word of the language or no word")
-    return found
+    return [valid_name(name) for name in names.replace(",", " ").split()]
 
 
 def _binder(value: object) -> Binder:
@@ -216,12 +212,11 @@ def _bound(bound: Bounds) -> Bound | None:
     if bound is None:
         return None
     low, high = bound if isinstance(bound, tuple) and len(bound) == 2 else (0, bound)
-    whole = all(type(n) is int for n in (low, high) if n is not None)
-    if not whole or low < 0 or (high is not None and high < low):
+    steps = [low] if high is None else [low, high]
+    if not all(type(n) is int and 0 <= n <= MAX_STEPS for n in steps) or steps != sorted(steps):
         raise BuildError(
             f"a bound is a number of steps, or a pair of them, from low to high: not {bound!r}"
         )
-    assert high is None or isinstance(high, int)
     return Bound(low, high)
 
 

@@ -17,8 +17,9 @@ from fotltn.plan.build import BUDGET, build
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.facts import Bound
 from fotltn.plan.plan import Plan
-from fotltn.plan.run import Run, execute
+from fotltn.plan.run import execute
 from fotltn.plan.sizes import Sizes, Sparse
+from fotltn.plan.state import Run
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Interpretation, Value
 from fotltn.semantics.sparse import SparseTable

@@ -39,6 +39,12 @@ class Node:
             return NotImplemented
         return _same(self, other)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a list of nodes, children first, which has no depth limit."""
+        order = list(postorder(self))
+        index = {node: number for number, node in enumerate(order)}
+        return _rebuild, ([(type(n), [_packed(p, index) for p in parts(n)]) for n in order],)
+
     def __copy__(self: N) -> N:
         """Frozen, so a copy is the node itself."""
         return self
@@ -120,6 +126,29 @@ def events(root: Node) -> Iterator[tuple[bool, Any]]:
 def depth(root: Node) -> int:
     """The number of nodes on the longest path down."""
     return fold(root, lambda _, below: 1 + max(below, default=0))
+
+
+class _Ref(int):
+    """The number of a node in a pickled list."""
+
+
+def _packed(part: Any, index: dict[Node, int]) -> Any:
+    if isinstance(part, Node):
+        return _Ref(index[part])
+    return tuple(_packed(p, index) for p in part) if isinstance(part, tuple) else part
+
+
+def _rebuild(rows: list[tuple[type[Node], list[Any]]]) -> Node:
+    made: list[Node] = []
+
+    def unpacked(part: Any) -> Any:
+        if isinstance(part, _Ref):
+            return made[part]
+        return tuple(map(unpacked, part)) if isinstance(part, tuple) else part
+
+    for kind, values in rows:
+        made.append(kind(*map(unpacked, values)))
+    return made[-1]
 
 
 def _same(left: Node, right: Node) -> bool:

@@ -101,13 +101,20 @@ def random_case(seed: int) -> Case:
 def smooth(semantics: Semantics) -> bool:
     """Whether equal degrees cannot make the gradient a matter of choice."""
     means = all(isinstance(a, PMean) and a.p < math.inf for a in semantics.aggregations)
-    return means and semantics.conjunction is TNorm.PRODUCT and semantics.implication not in (
-        Implication.GOGUEN,
-        Implication.GODEL,
+    return (
+        means
+        and semantics.conjunction is TNorm.PRODUCT
+        and semantics.implication
+        not in (
+            Implication.GOGUEN,
+            Implication.GODEL,
+        )
     )
 
 
-def random_model(rng: random.Random, *, ties: bool = True) -> tuple[Interpretation, tuple[Tensor, ...]]:
+def random_model(
+    rng: random.Random, *, ties: bool = True
+) -> tuple[Interpretation, tuple[Tensor, ...]]:
     """Random tables; binary ones are facts half of the time, and traces differ in length."""
     sizes = {"s": rng.choice([1, 2, 3, 4]), "u": rng.choice([0, 1, 2, 3])}
     horizon = rng.choice([1, 2, 4, 5])
@@ -139,13 +146,15 @@ def random_model(rng: random.Random, *, ties: bool = True) -> tuple[Interpretati
     count = rng.randint(0, 4) if sizes["u"] else 0
     relations = {
         "pairs": torch.stack(
-            [torch.randint(0, sizes["s"], (count,)), torch.randint(0, max(1, sizes["u"]), (count,))], 1
+            [
+                torch.randint(0, sizes["s"], (count,)),
+                torch.randint(0, max(1, sizes["u"]), (count,)),
+            ],
+            1,
         )
     }
     constants = {s: {f"{s}{i}": i for i in range(n)} for s, n in sizes.items()}
-    model = Interpretation(
-        sizes, lengths, horizon, predicates, functions, constants, relations
-    )
+    model = Interpretation(sizes, lengths, horizon, predicates, functions, constants, relations)
     return model, tuple(inputs)
 
 
@@ -222,7 +231,9 @@ def _guard(rng: random.Random, scope: list[f.Binder]) -> f.Formula | None:
         pair = (terms[-1], terms[-2])
         return f.Not(f.Equal(*pair)) if rng.random() < 0.5 else f.Atom("E", pair)
     return f.Compare(
-        rng.choice(["<", ">="]), f.Apply("size", (terms[-1],)), f.Number(rng.choice([0.3, 0.5, 2.0]))
+        rng.choice(["<", ">="]),
+        f.Apply("size", (terms[-1],)),
+        f.Number(rng.choice([0.3, 0.5, 2.0])),
     )
 
 

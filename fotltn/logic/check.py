@@ -63,7 +63,7 @@ def check(theory: th.Theory) -> CheckedTheory:
             where = f"first at {first.source.name}:{first.line}" if first else None
             found.append(Diagnostic(f"two axioms are named '{axiom.name}'", axiom.span, where))
         names.setdefault(axiom.name, axiom)
-        scope = _resolve(axiom.formula, symbols)
+        scope = _resolve(axiom.formula, symbols, free_allowed=False)
         found += scope.diagnostics
         found += _free_errors(scope, symbols)
         if not _errors(scope.diagnostics) and not scope.free:
@@ -110,10 +110,10 @@ def _limit(formula: f.Formula) -> None:
         )
 
 
-def _resolve(formula: f.Formula, symbols: Symbols) -> Scope:
+def _resolve(formula: f.Formula, symbols: Symbols, free_allowed: bool = True) -> Scope:
     _limit(formula)
     sorts = symbols.signature.sorts
-    scope = Scope(symbols, next(iter(sorts)) if len(sorts) == 1 else None)
+    scope = Scope(symbols, next(iter(sorts)) if len(sorts) == 1 else None, free_allowed)
     scope.run(formula)
     if symbols.infer:
         _name_sorts(symbols, scope)
@@ -175,7 +175,9 @@ def _free_errors(scope: Scope, symbols: Symbols) -> list[Diagnostic]:
     found = []
     for binding in scope.free.values():
         known = {*symbols.constants, *(b.name for b in scope.resolved if isinstance(b, Binding))}
-        hint = did_you_mean(binding.name, known - {binding.name})
+        hint = did_you_mean(binding.name, known - set(scope.free))
+        if binding.name in symbols.predicates:
+            hint = f"'{binding.name}' is a predicate, and arguments are terms"
         hint = hint or (
             f"bind it (forall {binding.name}. …), declare it (constant {binding.name}: sort), "
             f'or write "{binding.name}" for an entity'
@@ -188,7 +190,7 @@ def _free_errors(scope: Scope, symbols: Symbols) -> list[Diagnostic]:
 def _unused(theory: th.Theory, symbols: Symbols) -> list[Diagnostic]:
     if not theory.axioms:
         return []
-    sorts: set[str] = set()
+    sorts: set[str] = set(symbols.used_sorts)
     for item in theory.declarations:
         match item:
             case th.PredicateDecl(_, used) | th.RelationDecl(_, used):

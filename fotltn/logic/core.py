@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fotltn.tree import Node
+from fotltn.tree import Node, postorder
 
 REAL = "real"  # the built-in sort of numbers
 
@@ -38,6 +38,10 @@ class Core(Node):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        """The kind and size, not the whole tree, which may be very deep."""
+        return f"<{type(self).__name__} of {sum(1 for _ in postorder(self))} nodes>"
+
 
 class Term(Core):
     """An entity or a number, of a sort."""
@@ -51,7 +55,7 @@ class Formula(Core):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Variable(Term):
     """The entity at the present place of an axis; of a tuple, the one in a column."""
 
@@ -60,7 +64,7 @@ class Variable(Term):
     column: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(Term):
     """An entity by name."""
 
@@ -68,7 +72,7 @@ class Constant(Term):
     sort: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Apply(Term):
     """A function of terms."""
 
@@ -77,28 +81,28 @@ class Apply(Term):
     sort: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Number(Term):
     """A number."""
 
     value: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Truth(Formula):
     """A constant truth value."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Edge(Formula):
     """True exactly at the last point, or (`past`) at the first."""
 
     past: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Atom(Formula):
     """A predicate of terms."""
 
@@ -106,7 +110,7 @@ class Atom(Formula):
     args: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Equal(Formula):
     """Graded equality of two terms of one sort."""
 
@@ -114,7 +118,7 @@ class Equal(Formula):
     right: Term
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compare(Formula):
     """`<`, `<=`, `>` or `>=` between numbers."""
 
@@ -123,14 +127,14 @@ class Compare(Formula):
     right: Term
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(Formula):
     """Negation."""
 
     arg: Formula
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class And(Formula):
     """Conjunction."""
 
@@ -138,7 +142,7 @@ class And(Formula):
     right: Formula
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Or(Formula):
     """Disjunction."""
 
@@ -146,7 +150,7 @@ class Or(Formula):
     right: Formula
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Implies(Formula):
     """Implication."""
 
@@ -154,7 +158,7 @@ class Implies(Formula):
     right: Formula
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quantifier(Formula):
     """∀ (`universal`) or ∃ over axes, at those bindings whose guard is true."""
 
@@ -164,7 +168,7 @@ class Quantifier(Formula):
     body: Formula
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Shift(Formula):
     """The value some steps away: X, or WX if `weak`; Y, WY if `past`."""
 
@@ -174,7 +178,7 @@ class Shift(Formula):
     weak: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Aggregate(Formula):
     """Over a window of time: G (`universal`) or F; H, O if `past`."""
 
@@ -184,7 +188,7 @@ class Aggregate(Formula):
     past: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Until(Formula):
     """`left` until `right`, with `right` in the window; `dual`: release; `past`: since, trigger."""
 

@@ -12,7 +12,7 @@ from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.syntax import formula as f
-from fotltn.tree import events
+from fotltn.tree import events, postorder
 
 
 class Cell:
@@ -80,6 +80,7 @@ class Symbols:
     constants: dict[str, Cell] = field(default_factory=dict)
     relations: dict[str, tuple[Cell, ...]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    used_sorts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Fill in what is declared."""
@@ -95,13 +96,16 @@ class Symbols:
 class Scope:
     """Resolves one formula; `resolved` lists, in walking order, what the second pass needs."""
 
-    def __init__(self, symbols: Symbols, default_sort: str | None) -> None:
+    def __init__(
+        self, symbols: Symbols, default_sort: str | None, free_allowed: bool = True
+    ) -> None:
         """Resolve against symbols; a variable of no known sort gets `default_sort`."""
         self.symbols = symbols
         self.diagnostics: list[Diagnostic] = []
         self.resolved: list[Binding | list[Binding] | Cell] = []
         self.free: dict[str, Binding] = {}
         self._default = default_sort
+        self._free_allowed = free_allowed
         self._env: dict[str, list[Binding]] = {}
         self._frames: list[list[Binding]] = []
         self._bindings: list[Binding] = []
@@ -110,6 +114,7 @@ class Scope:
 
     def run(self, formula: f.Formula) -> None:
         """Walk the formula, then settle the sorts that are still open."""
+        self._names = {n.name for n in postorder(formula) if isinstance(n, f.Var)}
         for entering, node in events(formula):
             if entering:
                 self._enter(node)
@@ -133,7 +138,11 @@ class Scope:
             if cell.sort is None and not failed:
                 hint = f"declare it: constant {node}: sort"
                 self._error(f"cannot tell the sort of {node}", node.span, hint)
-        for binding in [*self._bindings, *self.free.values()]:
+            elif cell.sort == REAL:
+                message = f"{node} is the name of an entity, not a number"
+                self._error(message, node.span)
+        free = self.free.values() if self._free_allowed else ()
+        for binding in [*self._bindings, *free]:
             if binding.cell.sort is None and self._default is not None:
                 binding.cell.assign(self._default)
             if binding.cell.sort is None and not failed:
@@ -157,7 +166,8 @@ class Scope:
                 self._terms.append((self._variable(node), node))
             case f.Const(name):
                 cell = self.symbols.constants.get(name) or Cell()
-                self.symbols.used.add(name)
+                if name in self.symbols.constants:
+                    self.symbols.used.add(name)
                 self.resolved.append(cell)
                 self._entities.append((node, cell))
                 self._terms.append((cell, node))
@@ -244,6 +254,7 @@ class Scope:
         taken |= {b.unique for b in frame}
         if name not in taken:
             return name
+        taken |= self._names  # a free variable may have the name that we would make up
         number = 1
         while f"{name}_{number}" in taken:
             number += 1
@@ -253,6 +264,11 @@ class Scope:
         sort = binder.sort
         assert sort is not None
         sorts = self.symbols.signature.sorts
+        self.symbols.used_sorts.add(sort)
+        if sort == REAL:
+            message = f"'{binding.name}' would range over numbers, which cannot be listed"
+            self._error(message, binder.span)
+            return
         if sort not in sorts and not self.symbols.infer:
             hint = did_you_mean(sort, sorts) or f"declared sorts: {listing(sorts)}"
             self._error(f"unknown sort '{sort}'", binder.span, hint)
@@ -342,6 +358,9 @@ class Scope:
             "constant": dict(signature.constants),
             "relation": dict(signature.relations),
         }
+        if kind == "predicate" and self._env.get(name):
+            self._error(f"'{name}' is a variable, not a predicate", span)
+            return
         other = next((k for k, names in spaces.items() if k != kind and name in names), None)
         if other is not None:
             self._error(f"'{name}' is a {other}, not a {kind}", span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -16,43 +16,13 @@ from fotltn.kernels.recompute import recompute
 from fotltn.kernels.until import until
 from fotltn.kernels.windows import scan
 from fotltn.logic import core as c
-from fotltn.plan.facts import Bound, bind
 from fotltn.plan.plan import Plan, Route, Step
 from fotltn.plan.sparse_steps import sparse_step, support_step
+from fotltn.plan.state import Run, affine, combine
 from fotltn.semantics import crisp, reference
-from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation, Value, align, gather
+from fotltn.semantics.interpretation import Value, align, gather
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.temporal import shift
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """One evaluation: the data, and what has been computed so far."""
-
-    model: Interpretation
-    semantics: Semantics
-    dtype: torch.dtype
-    bound: dict[e.Leaf, Bound]
-    done: dict[e.Expr, Value] = field(default_factory=dict)
-    _inside: Tensor | None = None
-    ragged: bool = False
-
-    def inside(self, axes: int) -> Tensor | None:
-        """Which points lie inside each trace, with room for entity axes; None if all do."""
-        if not self.ragged:
-            return None
-        if self._inside is None:
-            self._inside = self.model.inside
-        return self._inside.reshape(self.model.batch, *[1] * axes, self.model.horizon)
-
-    def facts(self, leaf: e.Leaf) -> Bound:
-        """The facts of a leaf, made ready once."""
-        if leaf not in self.bound:
-            table = self.model.table(leaf.predicate)
-            assert isinstance(table, SparseTable)
-            self.bound[leaf] = bind(leaf, table, self.model)
-        return self.bound[leaf]
 
 
 def execute(plan: Plan, run: Run) -> dict[str, Value]:
@@ -169,40 +139,6 @@ def _pointwise(node: e.Expr, below: list[Value], run: Run) -> Value:
             axes, (u, v) = align([_timed(b, run) for b in below])
             return Value(axes, until(u, v, window, past, run.inside(len(axes)), semantics))
     raise AssertionError(node)
-
-
-def affine(u: Tensor, scale: float, offset: float) -> Tensor:
-    """`scale · u + offset`."""
-    if scale == -1:
-        return offset - u
-    return u * scale + offset if offset else u * scale
-
-
-def combine(node: e.Product | e.Pointwise, parts: Sequence[Tensor]) -> Tensor:
-    """The values of a product or another pointwise operation."""
-    if isinstance(node, e.Product):
-        found = parts[0]
-        for part in parts[1:]:
-            found = found * part
-        return found
-    match node.op:
-        case e.Op.MINIMUM:
-            return torch.minimum(*torch.broadcast_tensors(*parts))
-        case e.Op.MAXIMUM:
-            return torch.maximum(*torch.broadcast_tensors(*parts))
-        case e.Op.POSITIVE:
-            return (parts[0] + parts[1]).clamp(min=0)
-        case e.Op.GODEL_NOT:
-            return (parts[0] == 0).to(parts[0].dtype) + 0 * parts[0]
-        case e.Op.GODEL_IMPLIES:
-            u, v = torch.broadcast_tensors(*parts)
-            return torch.where(u <= v, torch.ones_like(v), v)
-        case e.Op.GOGUEN:
-            u, v = torch.broadcast_tensors(*parts)
-            holds = u <= v
-            return torch.where(
-                holds, torch.ones_like(v), v / torch.where(holds, torch.ones_like(u), u)
-            )
 
 
 def _timed(value: Value, run: Run) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,11 +13,9 @@ from fotltn.kernels.sparse import extreme, gather_sum, multiply
 from fotltn.logic import core as c
 from fotltn.plan.facts import Bound, lookup
 from fotltn.plan.plan import Step
+from fotltn.plan.state import Run, affine, combine
 from fotltn.semantics.interpretation import Value
 from fotltn.semantics.sparse import SparseTable
-
-if TYPE_CHECKING:
-    from fotltn.plan.run import Run
 
 
 def sparse_step(step: Step, run: Run) -> Value:
@@ -180,8 +177,6 @@ def support_step(step: Step, run: Run) -> Value:
 
 def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) -> Tensor:
     """An expression at every fact: pointwise operations there, everything else looked up."""
-    from fotltn.plan.run import affine, combine
-
     found: dict[e.Expr, Tensor] = dict(given)
     stack = [root_]
     while stack:

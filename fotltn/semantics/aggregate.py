@@ -40,6 +40,8 @@ def p_mean(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None)
 
 def p_mean_error(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
     """`1 - (1/m Σ (1-u)^p)^(1/p)` over the kept points; the minimum for p = ∞."""
+    if math.isinf(p):
+        return fold_conjunction(u, TNorm.MINIMUM, dims, mask)
     return 1 - p_mean(1 - u, p, dims, mask)
 
 
@@ -66,13 +68,21 @@ def fold_conjunction(
 def fold_disjunction(
     u: Tensor, kind: TConorm, dims: Sequence[int], mask: Tensor | None = None
 ) -> Tensor:
-    """The t-conorm over all kept points: the dual of the t-norm's fold."""
-    dual = {
-        TConorm.PROBABILISTIC_SUM: TNorm.PRODUCT,
-        TConorm.MAXIMUM: TNorm.MINIMUM,
-        TConorm.LUKASIEWICZ: TNorm.LUKASIEWICZ,
-    }[kind]
-    return 1 - fold_conjunction(1 - u, dual, dims, mask)
+    """The t-conorm over all kept points."""
+    dims = tuple(dims)
+    u, mask = _broadcast(u, mask)
+    kept = u if mask is None else torch.where(mask, u, torch.zeros_like(u))
+    if not dims:
+        return kept
+    if _empty(u, dims):
+        return _constant(u, dims, 0.0)
+    match kind:
+        case TConorm.PROBABILISTIC_SUM:
+            return _probabilistic_sum(kept, dims)
+        case TConorm.MAXIMUM:
+            return kept.amax(dims)
+        case TConorm.LUKASIEWICZ:
+            return kept.sum(dims).clamp(max=1)
 
 
 def _broadcast(u: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -113,4 +123,16 @@ def _root(mean: Tensor, p: float) -> Tensor:
 def _product(u: Tensor, dims: tuple[int, ...]) -> Tensor:
     for dim in sorted((d % u.dim() for d in dims), reverse=True):
         u = u.prod(dim)
+    return u
+
+
+def _probabilistic_sum(u: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """`1 - Π (1 - u)` by pairs, `u + v (1 - u)`, which keeps small degrees."""
+    for dim in sorted((d % u.dim() for d in dims), reverse=True):
+        while u.shape[dim] > 1:
+            half = u.shape[dim] // 2
+            first, second = u.narrow(dim, 0, half), u.narrow(dim, half, half)
+            rest = u.narrow(dim, 2 * half, u.shape[dim] - 2 * half)
+            u = torch.cat([first + second * (1 - first), rest], dim)
+        u = u.squeeze(dim)
     return u

@@ -35,9 +35,7 @@ def evaluate(formula: c.Formula, model: Interpretation, *, threshold: float | No
 
 def compare(op: str, a: Tensor, b: Tensor) -> Tensor:
     """`a op b`, elementwise, in the lower precision of the two: 0.1 is 0.1 in both."""
-    if a.is_floating_point() and b.is_floating_point() and a.dtype != b.dtype:
-        lower = min(a.dtype, b.dtype, key=lambda kind: torch.finfo(kind).bits)
-        a, b = a.to(lower), b.to(lower)
+    a, b = alike(a, b)
     match op:
         case "<":
             return a < b
@@ -48,6 +46,14 @@ def compare(op: str, a: Tensor, b: Tensor) -> Tensor:
         case ">=":
             return a >= b
     raise AssertionError(op)
+
+
+def alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Two terms in the lower precision of the two."""
+    if a.is_floating_point() and b.is_floating_point() and a.dtype != b.dtype:
+        lower = min(a.dtype, b.dtype, key=lambda kind: torch.finfo(kind).bits)
+        return a.to(lower), b.to(lower)
+    return a, b
 
 
 def _value(
@@ -75,7 +81,7 @@ def _value(
             return Value(axes, _everywhere(_truth(name, found, threshold), model))
         case c.Equal():
             axes, (a, b) = align(below)
-            return Value(axes, _everywhere(a == b, model))
+            return Value(axes, _everywhere(torch.eq(*alike(a, b)), model))
         case c.Compare(op):
             axes, (a, b) = align(below)
             return Value(axes, _everywhere(compare(op, a, b), model))

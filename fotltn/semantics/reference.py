@@ -159,6 +159,7 @@ def equality(
     """`exp(-α ‖a - b‖)` of numbers or features; of entities without features, 1 or 0."""
     scale = semantics.equality_scale
     if _sort(left) == c.REAL:
+        a, b = crisp.alike(a, b)
         return torch.exp(-scale * (a.to(dtype) - b.to(dtype)).abs())
     table = model.features.get(_sort(left))
     if table is None:

@@ -37,8 +37,11 @@ def interpret(
     if not isinstance(predicates, Mapping):
         raise DataError(f"predicates are a mapping from names to tables, not {predicates!r}")
     batched = lengths is not None
-    needed = _symbols(used) if used is not None else set(signature.predicates)
-    _none_missing("predicate", predicates, needed)
+    for kind, given, needed in (
+        ("predicate", predicates, _used(used, signature.predicates, c.Atom, "predicate")),
+        ("function", functions or {}, _used(used, signature.functions, c.Apply, "function")),
+    ):
+        _none_missing(kind, given, needed)
     tables = {
         n: _tensor(f"predicate '{n}'", predicates[n])
         for n in signature.predicates
@@ -59,11 +62,15 @@ def interpret(
     for name, table in results.items():
         if name in signature.functions:
             fun = signature.functions[name]
+            static = fun.static if declared else None
             mapped[name] = _shape(
-                f"function '{name}'", table, fun.sorts, None, batched, sizes, times, traces
+                f"function '{name}'", table, fun.sorts, static, batched, sizes, times, traces
             )
     vectors = _features(signature, features or {}, batched, sizes)
+    traces.update({f"features of '{s}'": t.shape[0] for s, t in vectors.items() if batched})
     length, count = _lengths(lengths, times, traces, horizon)
+    for name, table in mapped.items():
+        mapped[name] = _inside_only(table, count, length)
     for name, table in shaped.items():
         shaped[name] = _inside_only(table, count, length)
         seen = shaped[name] if batched else shaped[name][0]
@@ -73,6 +80,9 @@ def interpret(
         for n, t in (relations or {}).items()
         if n in signature.relations
     }
+    for name, number in (constants or {}).items():
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise DataError(f"the constant '{name}' is the number of an entity, not {number!r}")
     numbers = {s: dict(constants or {}) for s in signature.sorts}
     plain = {s: n for s, (n, _) in sizes.items()}
     for decl_ in signature.functions.values():
@@ -99,8 +109,11 @@ def _constant_used(formula: c.Formula | None, name: str, sort: str) -> bool:
     )
 
 
-def _symbols(formula: c.Formula) -> set[str]:
-    return {node.predicate for node in postorder(formula) if isinstance(node, c.Atom)}
+def _used(formula: c.Formula | None, every: Mapping[str, Any], kind: type, name: str) -> set[str]:
+    """The symbols of a kind in a formula; without one, all."""
+    if formula is None:
+        return set(every)
+    return {getattr(node, name) for node in postorder(formula) if isinstance(node, kind)}
 
 
 def _none_missing(kind: str, given: Mapping[str, Any], needed: set[str]) -> None:
@@ -220,6 +233,8 @@ def _features(
             raise DataError(
                 f"features of '{sort}' have shape {tuple(table.shape)}; expected {axes}"
             )
+        if not bool(table.isfinite().all()):
+            raise DataError(f"features of '{sort}' are not all finite numbers")
         found[sort] = table if batched else table.unsqueeze(0)
         _same_size(sizes, sort, table.shape[-2], f"features of '{sort}'")
     return found
@@ -238,18 +253,16 @@ def _lengths(
         raise DataError(
             f"{first[0]} has {first[1]} time points, {second[0]} has {second[1]}; all must agree"
         )
-    total = next(iter(times.values()), horizon if horizon is not None else None)
+    count = None if lengths is None else _whole_lengths(lengths)
+    total = next(iter(times.values()), horizon)
     if total is None:
-        total = int(torch.as_tensor(lengths).max()) if lengths is not None and len(lengths) else 1
+        total = 1 if count is None or not count.numel() else int(count.max())
     if horizon is not None and total != horizon:
         raise DataError(f"the horizon is {horizon}, but tables have {total} time points")
     if total < 1:
         raise DataError("a trace has at least one time point")
-    if lengths is None:
+    if count is None:
         return total, torch.tensor([total])
-    count = torch.as_tensor(lengths)
-    if count.dim() != 1 or count.is_floating_point():
-        raise DataError("lengths are whole numbers, one for each trace")
     wrong = [(w, n) for w, n in traces.items() if n not in (1, count.shape[0])]
     if wrong:
         what, number = wrong[0]
@@ -261,6 +274,16 @@ def _lengths(
             f"trace {place} has length {int(count[place])}; lengths lie between 1 and {total}"
         )
     return total, count.long()
+
+
+def _whole_lengths(lengths: Sequence[int] | Tensor) -> Tensor:
+    try:
+        count = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        count = torch.tensor(0.0)
+    if count.dim() != 1 or count.is_floating_point() or count.dtype == torch.bool:
+        raise DataError("lengths are whole numbers, one for each trace")
+    return count
 
 
 def _entity_results(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 from lark import Token, Transformer
@@ -16,6 +17,16 @@ from fotltn.syntax.operators import STRICT, Temporal
 _SPELLED = {s: op for op in Temporal for s in (op.value.ascii, op.value.unicode)}
 _COMPARE = {"≤": "<=", "≥": ">="}
 MAX_STEPS = 2**31 - 1  # a bound beyond this is a typing error, not a horizon
+
+
+def crop(token: str) -> str:
+    """A token for a message, cut where it would fill the screen."""
+    return token if len(token) <= 40 else f"{token[:40]}…"
+
+
+def _unquote(token: str) -> str:
+    """The name that a string stands for; control characters may stand in it as they are."""
+    return str(json.loads(token, strict=False))
 
 
 class Slip(Exception):  # noqa: N818 an internal signal, turned into a ParseError at once
@@ -64,8 +75,8 @@ class Build(Transformer[Token, Any]):
         return items[0]  # type: ignore[no-any-return]
 
     def group(self, items: list[Any]) -> f.Formula:
-        """Parentheses leave no trace in the tree."""
-        return items[1]  # type: ignore[no-any-return]
+        """Parentheses leave no trace in the tree, but belong to the place of the formula."""
+        return replace(items[1], span=self._over(items))  # type: ignore[no-any-return]
 
     def iff(self, items: list[Any]) -> f.Formula:
         """`a <-> b`."""
@@ -137,7 +148,7 @@ class Build(Transformer[Token, Any]):
 
     def _steps(self, token: Token) -> int:
         if not token.isdecimal():
-            raise self._fail(token, f"a bound is a whole number of steps, not {token}")
+            raise self._fail(token, f"a bound is a whole number of steps, not {crop(token)}")
         if len(token) > 10 or int(token) > MAX_STEPS:
             raise self._fail(
                 token, f"a bound is at most {MAX_STEPS}", "leave it out, or write [>=a]"
@@ -215,13 +226,13 @@ class Build(Transformer[Token, Any]):
 
     def constant(self, items: list[Any]) -> f.Term:
         """`"car 7"`."""
-        return f.Const(json.loads(items[0]), span=self._over(items))
+        return f.Const(_unquote(items[0]), span=self._over(items))
 
     def number(self, items: list[Any]) -> f.Term:
         """`3.5`."""
         value = float(items[0])
         if not math.isfinite(value):
-            raise self._fail(items[0], f"the number {items[0]} is too large")
+            raise self._fail(items[0], f"the number {crop(items[0])} is too large")
         return f.Number(value, span=self._over(items))
 
     # --- statements -------------------------------------------------------------------------
@@ -251,7 +262,7 @@ class Build(Transformer[Token, Any]):
         names = [i for i in items[1:-1] if i.type in ("NAME", "STRING")]
         return tuple(
             th.ConstantDecl(
-                json.loads(i) if i.type == "STRING" else str(i),
+                _unquote(i) if i.type == "STRING" else str(i),
                 str(items[-1]),
                 span=self._over([i]),
             )
@@ -265,7 +276,7 @@ class Build(Transformer[Token, Any]):
 
     def include(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`include "common.fot"`."""
-        return (th.Include(json.loads(items[1]), span=self._over(items)),)
+        return (th.Include(_unquote(items[1]), span=self._over(items)),)
 
     def axiom(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`axiom A1 weight 2: a`."""

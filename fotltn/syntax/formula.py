@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fotltn.errors import BuildError, Span
 from fotltn.syntax.operators import Temporal
-from fotltn.tree import Node
+from fotltn.tree import Node, parts
 
 
 class Syntax(Node):
@@ -69,7 +70,9 @@ class Var(Term):
 
     def of(self, sort: str) -> Binder:
         """This variable with its sort, for a quantifier."""
-        return Binder(self.name, sort)
+        from fotltn.syntax.hints import valid_name
+
+        return Binder(self.name, valid_name(sort))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -78,6 +81,12 @@ class Const(Term):
 
     name: str
     span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no name."""
+        if not isinstance(self.name, str):
+            raise BuildError(f"the name of an entity is a string, not {self.name!r}")
+        Node.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -98,7 +107,9 @@ class Number(Term):
 
     def __post_init__(self) -> None:
         """Refuse values that have no spelling."""
-        if not math.isfinite(self.value):
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
+            raise BuildError(f"expected a number, not {self.value!r}")
+        if abs(self.value) > sys.float_info.max or not math.isfinite(self.value):
             raise BuildError(f"a number in a formula must be finite, not {self.value}")
         object.__setattr__(self, "value", float(self.value) + 0.0)  # -0.0 becomes 0.0
         Node.__post_init__(self)
@@ -134,6 +145,18 @@ class Formula(Syntax):
             )
         return Implies(self, as_formula(other))
 
+    def __rand__(self, other: object) -> Formula:
+        """Refused, with a word on equality."""
+        return And(as_formula(other), self)
+
+    def __ror__(self, other: object) -> Formula:
+        """Refused, with a word on equality."""
+        return Or(as_formula(other), self)
+
+    def __rrshift__(self, other: object) -> Formula:
+        """Refused, with a word on equality."""
+        return Implies(as_formula(other), self)
+
     def __bool__(self) -> bool:
         """Refused: a formula has no truth value before it is evaluated."""
         raise BuildError(
@@ -148,14 +171,42 @@ class Formula(Syntax):
 
 
 def _operands(sign: str, left: Formula, right: Formula) -> tuple[Formula, Formula]:
-    for side in (left, right):
-        if isinstance(side, Implies):
-            name = {"&": "And", "|": "Or"}[sign]
-            raise BuildError(
-                f"Python binds >> tighter than {sign}, so 'a {sign} b >> c' is a {sign} (b >> c); "
-                f"write (a {sign} b) >> c, or {name}(a, b >> c) if that is meant"
-            )
+    name = {"&": "And", "|": "Or"}[sign]
+    if isinstance(left, Implies):
+        raise BuildError(
+            f"Python binds >> tighter than {sign}, so 'a >> b {sign} c' is (a >> b) {sign} c; "
+            f"write a >> (b {sign} c), or {name}(a >> b, c) if that is meant"
+        )
+    if isinstance(right, Implies):
+        raise BuildError(
+            f"Python binds >> tighter than {sign}, so 'a {sign} b >> c' is a {sign} (b >> c); "
+            f"write (a {sign} b) >> c, or {name}(a, b >> c) if that is meant"
+        )
     return left, as_formula(right)
+
+
+class Connective(Formula):
+    """A formula of formulas."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Refuse parts that are no formulas."""
+        for part in parts(self):
+            as_formula(part)
+        Node.__post_init__(self)
+
+
+class Relation(Formula):
+    """A formula of two terms."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Take names and numbers for terms."""
+        for side in ("left", "right"):
+            object.__setattr__(self, side, as_term(getattr(self, side)))
+        Node.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -184,7 +235,7 @@ class Atom(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Equal(Formula):
+class Equal(Relation):
     """`s = t`, graded by the distance of the two."""
 
     left: Term
@@ -193,7 +244,7 @@ class Equal(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Compare(Formula):
+class Compare(Relation):
     """`s < t` and its kin between numbers: 1 or 0."""
 
     op: str
@@ -203,7 +254,7 @@ class Compare(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Not(Formula):
+class Not(Connective):
     """`!a`."""
 
     arg: Formula
@@ -211,7 +262,7 @@ class Not(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class And(Formula):
+class And(Connective):
     """`a & b`."""
 
     left: Formula
@@ -220,7 +271,7 @@ class And(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Or(Formula):
+class Or(Connective):
     """`a | b`."""
 
     left: Formula
@@ -229,7 +280,7 @@ class Or(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Implies(Formula):
+class Implies(Connective):
     """`a -> b`."""
 
     left: Formula
@@ -238,7 +289,7 @@ class Implies(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Iff(Formula):
+class Iff(Connective):
     """`a <-> b`, the conjunction of both implications."""
 
     left: Formula
@@ -327,7 +378,8 @@ def as_term(value: Term | str | float) -> Term:
             pass
         case int() | float():
             return Number(value)
-    raise BuildError(f"expected a term, a name or a number, not {value!r}")
+    hint = "; write Equal(s, t), since == compares the objects" if isinstance(value, bool) else ""
+    raise BuildError(f"expected a term, a name or a number, not {value!r}{hint}")
 
 
 def as_formula(value: object) -> Formula:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from fotltn.errors import BuildError, did_you_mean
 from fotltn.syntax.operators import STRICT, Temporal
 
 #: Words that the lexer turns from names into other terminals.
@@ -53,6 +54,17 @@ _WORDS = {
     "DOT": "'.'",
     "$END": "the end",
 }
+_STATEMENTS = (
+    "sort",
+    "predicate",
+    "function",
+    "constant",
+    "relation",
+    "include",
+    "axiom",
+    "static",
+    "temporal",
+)
 _INFIX = {"AND", "OR", "IMPLIES", "IFF", "BINARY"}
 _SLIPS = [
     (re.compile(r"&&"), "conjunction is a single &"),
@@ -69,6 +81,13 @@ _SLIPS = [
     (re.compile(r"\bnext\b"), "next is X, weak next is WX"),
     (re.compile(r"\bG\s*\{|\bF\s*\{"), "bounds go in square brackets: F[<=3], G[1,4]"),
 ]
+
+
+def valid_name(name: str) -> str:
+    """The name, if text can write it."""
+    if not re.fullmatch(r"[^\W\d]\w*", name) or name in KEYWORDS:
+        raise BuildError(f"'{name}' cannot be a name: it is a word of the language or no word")
+    return name
 
 
 def explain_expected(terminals: set[str]) -> str:
@@ -93,6 +112,7 @@ def explain_expected(terminals: set[str]) -> str:
 
 def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     """A word on a slip that we know, found around the place of the error."""
+    text = re.sub(r'"(?:[^"\\\n]|\\.)*"', lambda m: '"' + "_" * (len(m[0]) - 2) + '"', text)
     previous = re.search(r"\S*\s*$", text[max(0, start - 20) : start])
     begin = start - len(previous.group()) if previous else start
     nearby = text[begin : end + 2]
@@ -102,7 +122,10 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     found_text = text[start:end]
     if found_text == "in" and "DOT" in expected:
         return "variables that run through a relation go in parentheses: forall (x, y) in pairs."
+    kind = KEYWORDS.get(found_text)
     if "DOT" in expected and "WHERE" in expected:
+        if re.match(r"\w+\s*[,.:]", text[start:]) and kind is None:
+            return "variables are separated by commas: forall x, y. G(Near(x, y))"
         return "a quantifier has a dot after its variables: forall x. G(Stop(x))"
     operator = next((op for op in Temporal if op.ascii == found_text), None)
     if operator is not None and re.match(r"\s*\(", text[end:]):
@@ -110,6 +133,17 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     before = text[:start].rstrip()
     if found_text in ("<", "<=", ">", ">=") and before.endswith(tuple(op.ascii for op in STRICT)):
         return "bounds go in square brackets: F[<=3], G[1,4]"
+    if found_text in _STATEMENTS and start == 0:
+        return "this is a statement of a theory, which parse_theory and load_theory read"
+    if (
+        kind == "BINARY"
+        and "UNARY" in expected
+        and before == text[:start].rstrip()
+        and text[end : end + 1] in (" ", "+", "[")
+    ):
+        return f"{found_text} stands between two formulas: a {found_text} b"
     if found_text in KEYWORDS and "NAME" in expected:
         return f"'{found_text}' is a word of the language; a name must be another word"
+    if text[:start].rstrip(" \t").endswith("\n") and "$END" in expected:
+        return did_you_mean(found_text, _STATEMENTS)
     return None

@@ -39,7 +39,7 @@ def load_theory(path: str | os.PathLike[str]) -> th.Theory:
         ParseError: with every statement that could not be read.
     """
     file = Path(path)
-    return _collect(_open(file, None), file.parent, (file.resolve(),))
+    return _collect(_open(file, None), file.parent, (_key(file),))
 
 
 def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style = "ascii") -> None:
@@ -52,35 +52,57 @@ def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style
 def write_text(path: Path, text: str) -> None:
     """Replace a file's content at once, or leave it as it was."""
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
+        data = text.encode()
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".fot-", delete=False) as file:
             try:
-                file.write(text)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+                os.chmod(file.name, _mode(path))
+                os.replace(file.name, path)
             except BaseException:
                 os.unlink(file.name)
                 raise
-        os.replace(file.name, path)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot write {path}: {_reason(error)}") from None
+
+
+def _mode(path: Path) -> int:
+    """The permissions of the file, or those that a new one would get."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _open(path: Path, include: th.Include | None) -> Source:
     where = include.span if include else None
     try:
         text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(Diagnostic(f"cannot read {path}: {error.strerror}", where)) from None
     except UnicodeDecodeError as error:
         message = (
             f"{path} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x})"
         )
         raise DataError(Diagnostic(message, where)) from None
+    except (OSError, ValueError) as error:
+        message = f"cannot read {path}: {_reason(error)}"
+        raise DataError(Diagnostic(message, where)) from None
     source = Source(str(path), text.replace("\r\n", "\n"))
     limit(source)
     return source
+
+
+def _key(file: Path) -> Path:
+    """The file itself, whatever links lead to it; a path that leads nowhere stays as it is."""
+    try:
+        return Path(os.path.realpath(file))
+    except (OSError, ValueError):
+        return file
 
 
 def _collect(source: Source, folder: Path, open_files: tuple[Path, ...] = ()) -> th.Theory:
@@ -101,7 +123,7 @@ def _collect(source: Source, folder: Path, open_files: tuple[Path, ...] = ()) ->
             declarations.append(statement)
         else:
             file = here / statement.path
-            key = file.resolve()
+            key = _key(file)
             if key in chain:
                 errors.append(Diagnostic(f"{file} includes itself", statement.span))
             elif key not in done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
 
 from fotltn.errors import Diagnostic, LimitError, ParseError, Source
-from fotltn.syntax.build import Build, Slip
+from fotltn.syntax.build import Build, Slip, crop
 from fotltn.syntax.formula import Formula, Syntax, Term
 from fotltn.syntax.hints import KEYWORDS, explain_expected, hint_for
 from fotltn.syntax.theory import Statement
@@ -19,6 +20,16 @@ from fotltn.syntax.theory import Statement
 MAX_CHARACTERS = 2 * 1024 * 1024
 
 _local = threading.local()
+
+
+class _Words:
+    """Lets the lexer read a whole word everywhere: `a Stop` is two names, not `a S top`."""
+
+    always_accept = ("NAME",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        """The tokens as they are."""
+        return stream
 
 
 def parse(text: str, start: str = "formula", *, source: str = "<formula>") -> Syntax:
@@ -98,6 +109,7 @@ def _parser() -> tuple[Lark, Build]:
             keep_all_tokens=True,
             maybe_placeholders=False,
             lexer_callbacks={"NAME": _keyword},
+            postlex=_Words(),
         )
     return _local.parser, _local.build
 
@@ -116,19 +128,21 @@ def _diagnose(error: UnexpectedInput, source: Source, start: int, end: int) -> D
             place, found = (stop, stop + 1), "the end"
         case UnexpectedToken(token=token):
             begin = start + (token.start_pos or 0)
-            place, found = (begin, begin + max(1, len(token))), f"'{token}'"
+            place, found = (begin, begin + max(1, len(token))), f"'{crop(token)}'"
         case UnexpectedCharacters():
             begin = start + (error.pos_in_stream or 0)
             place, found = (begin, begin + 1), f"the character {source.text[begin]!r}"
         case _:  # pragma: no cover - lark has no further kinds
             raise error
-    expected: set[str] = set(
-        getattr(error, "accepts", None)
-        or getattr(error, "expected", None)
-        or getattr(error, "allowed", None)
-        or ()
-    )
+    parser = getattr(error, "interactive_parser", None)
+    expected: set[str] = set(parser.accepts() if parser is not None else ())
     message = f"found {found}, expected {explain_expected(expected)}"
+    if isinstance(error, UnexpectedCharacters) and source.text[place[0]] == '"':
+        return Diagnostic(
+            "a name in double quotes is not closed, or has an escape that there is not",
+            build.span(*place),
+            r"the escapes are \" \\ \n \r \t, and a name stays on its line",
+        )
     return Diagnostic(
         message, build.span(*place), hint_for(source.text, place[0], place[1], expected)
     )

@@ -89,7 +89,7 @@ def _expand(node: f.Syntax, style: Style) -> list[_Piece]:
         case f.Const(name):
             return [_quoted(name, style)]
         case f.Number(value):
-            return [_number(value)]
+            return [_number(value) if style != "latex" else _latex_number(value)]
         case f.Apply(name, args) | f.Atom(name, args):
             return [_symbol(name, style), *_arguments(args, sign["comma"])]
         case f.Truth(value):
@@ -196,7 +196,7 @@ def _name(name: str, style: Style) -> str:
     match_ = re.fullmatch(r"([A-Za-z])_?(\d+)", name)
     if match_:
         return f"{match_[1]}_{{{match_[2]}}}"
-    return name if len(name) == 1 else rf"\mathit{{{_escape(name)}}}"
+    return name if len(name) == 1 and name != "_" else rf"\mathit{{{_escape(name)}}}"
 
 
 def _symbol(name: str, style: Style) -> str:
@@ -211,19 +211,25 @@ def _quoted(name: str, style: Style) -> str:
 
 def quote(name: str) -> str:
     """An entity's name as the language writes it."""
-    escaped = (
-        name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    )
-    return f'"{escaped}"'
+    return f'"{name.translate(_ESCAPES)}"'
+
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 
 
 def _escape(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    text = " ".join(text.split()) if "\n" in text else text
     return "".join(special.get(c, f"\\{c}" if c in "_&%$#{}" else c) for c in text)
 
 
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else json.dumps(value)
+
+
+def _latex_number(value: float) -> str:
+    mantissa, _, exponent = _number(value).partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
 
 # --- theories --------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from fotltn.engine import as_given, sizes_of
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.plan.build import build
-from fotltn.plan.run import Run, execute
+from fotltn.plan.run import execute
+from fotltn.plan.state import Run
 from fotltn.semantics.config import named
 from fotltn.semantics.laws import Law, laws
 from fotltn.syntax.load import parse_theory
@@ -79,9 +80,9 @@ def value_of(expr, case):
     """The plain value of an expression, padded points aside."""
     sizes = sizes_of(case.model, torch.float64)
     plan = build({"f": expr}, sizes)
-    found = execute(
-        plan, Run(case.model, case.semantics, torch.float64, {}, ragged=sizes.ragged)
-    )["f"]
+    found = execute(plan, Run(case.model, case.semantics, torch.float64, {}, ragged=sizes.ragged))[
+        "f"
+    ]
     axes = sorted(case.checked.free, key=lambda a: a.name)
     tensor = found.tensor.detach()
     for place, axis in enumerate(axes):

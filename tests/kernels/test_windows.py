@@ -15,7 +15,16 @@ from fotltn.semantics.config import GODEL, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.operators import operators
 from tests.random_cases import SEMANTICS
 
-WINDOWS = [Window(), Window(2), Window(0, 0), Window(0, 3), Window(1, 2), Window(3, 9), Window(20), Window(4, 2)]
+WINDOWS = [
+    Window(),
+    Window(2),
+    Window(0, 0),
+    Window(0, 3),
+    Window(1, 2),
+    Window(3, 9),
+    Window(20),
+    Window(4, 2),
+]
 
 
 def brute(kind, u, window, past, lengths):
@@ -55,7 +64,9 @@ def test_bounded_windows_do_not_cancel_in_float32():
     """A difference of prefix sums would lose the small values behind a large one."""
     u = torch.cat([torch.full((1000,), 1e6), torch.full((1000,), 1e-3)]).float()
     found = scan(Kind.MEAN, u, Window(0, 9), False, None)
-    torch.testing.assert_close(found[1000:1990], torch.full((990,), 1e-3).float(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        found[1000:1990], torch.full((990,), 1e-3).float(), rtol=1e-6, atol=0
+    )
 
 
 @pytest.mark.parametrize("semantics", SEMANTICS, ids=lambda s: s.name)

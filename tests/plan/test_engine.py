@@ -18,16 +18,16 @@ COUNT = int(os.environ.get("FOTLTN_CASES", "400"))
 
 
 def reference_value(case):
-    value = reference.evaluate(case.checked.formula, case.model, case.semantics, dtype=torch.float64)
+    value = reference.evaluate(
+        case.checked.formula, case.model, case.semantics, dtype=torch.float64
+    )
     at = "all" if case.at is None else case.at
     return present(value, case.checked.free, case.model, at=at, batched=True)
 
 
 def engine_value(case, **options):
     signature = as_given(case.checked.signature, case.model)
-    program = compile_formulas(
-        {"f": case.checked.formula}, signature, case.semantics, at=case.at
-    )
+    program = compile_formulas({"f": case.checked.formula}, signature, case.semantics, at=case.at)
     prepared = program.prepare(case.model, dtype=torch.float64, **options)
     axes, tensor = prepared(case.model)["f"]
     if case.at is not None:
@@ -61,9 +61,7 @@ def compare(seed, **options):
     )
     for mine, theirs in zip(gradients(found, case), gradients(expected, case), strict=True):
         assert mine.isfinite().all(), told
-        torch.testing.assert_close(
-            mine, theirs, rtol=1e-9, atol=1e-9, msg=lambda m: f"{told}\n{m}"
-        )
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9, msg=lambda m: f"{told}\n{m}")
     return {step.route for step in plan.steps}
 
 

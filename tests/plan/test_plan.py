@@ -25,9 +25,7 @@ SIZES = Sizes({"agent": 200}, 150, sparse={"Close": Sparse(150_000, crisp=True)}
 
 def plan_of(semantics=STABLE_PRODUCT, sizes=SIZES, names=None, at=0, **options):
     axioms = [a for a in THEORY.axioms if names is None or a.name in names]
-    roots = {
-        a.name: optimize(lower(a.formula, THEORY.signature, semantics, at=at)) for a in axioms
-    }
+    roots = {a.name: optimize(lower(a.formula, THEORY.signature, semantics, at=at)) for a in axioms}
     dense = {a.name: dense_cost(a.formula, sizes) for a in axioms}
     return build(roots, sizes, dense=dense, **options)
 

@@ -54,7 +54,7 @@ GRID: dict[str, Semantics] = {name: s for name, s in SEMANTICS.items() if not s.
     "product, goguen": replace(STABLE_PRODUCT, implication=Implication.GOGUEN),
     "product, goguen eps": replace(STABLE_PRODUCT, implication=Implication.GOGUEN, epsilon=0.01),
 }
-TRIES = 60
+TRIES = 24
 THEORY = parse_theory(
     "sort s\npredicate a, b, c, g\npredicate P(s), Q(s)\npredicate R2(s, s)", source="laws.fot"
 )
@@ -82,18 +82,18 @@ def gap(law: Law, semantics: Semantics, seed: int) -> float:
 @pytest.mark.parametrize("name", GRID)
 def test_laws_hold_exactly_where_they_are_listed(name):
     semantics = GRID[name]
-    tolerance = 1e-7 if semantics.log_space else 1e-12
+    tolerance, apart = (1e-7, 1e-4) if semantics.log_space else (1e-12, 1e-9)
     listed = laws(semantics)
     for law in Law:
         gaps = []
         for seed in range(TRIES):
             gaps.append(gap(law, semantics, seed))
-            if law not in listed and gaps[-1] > 1e-4:
+            if law not in listed and gaps[-1] > apart:
                 break
         if law in listed:
             assert max(gaps) <= tolerance, f"{law} is listed but off by {max(gaps):.2g}"
         else:
-            assert max(gaps) > 1e-4, f"{law} is not listed, but no counterexample was found"
+            assert max(gaps) > apart, f"{law} is not listed, but no counterexample was found"
 
 
 def test_the_papers_list():

@@ -1,0 +1,303 @@
+"""The documentation is run: examples give what they show, generated parts are current."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import importlib
+import io
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+import typer.main
+
+import fotltn
+from fotltn.cli.main import app, main
+from fotltn.errors import FotError
+from fotltn.logic.check import check, check_formula
+from fotltn.syntax.load import parse_theory
+from fotltn.syntax.parse import parse_formula
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
+LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+STATEMENT = re.compile(
+    r"^(sort|static|temporal|predicate|function|constant|relation|include|axiom)\b", re.MULTILINE
+)
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: where it is, its language, what follows the language, its text."""
+
+    page: Path
+    line: int
+    language: str
+    title: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    fences = re.finditer(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(page, text.count("\n", 0, m.start(3)) + 1, m[1], m[2], m[3]) for m in fences]
+
+
+def prose(page: Path) -> str:
+    """A page without its code."""
+    fenced = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", fenced)
+
+
+@pytest.fixture(autouse=True)
+def _as_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single precision as outside the tests; the function, not the module, as `evaluate`."""
+    torch.set_default_dtype(torch.float32)
+    if isinstance(fotltn.evaluate, ModuleType):
+        monkeypatch.setattr(fotltn, "evaluate", fotltn.evaluate.evaluate)
+
+
+@pytest.fixture
+def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("generate")
+
+
+def workspace(page: Path, folder: Path) -> None:
+    """What the commands of a page find: the examples, and the files that the page shows."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    for block in blocks(page):
+        if block.title.endswith((".csv", ".fot")):
+            (folder / block.title).write_text(block.text, "utf-8")
+
+
+def run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a command prints, errors and all, without a process of its own."""
+    program, *arguments = shlex.split(command)
+    assert program == "fotltn", f"only fotltn can be shown, not {program}"
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "argv", [program, *arguments])
+    with (
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+        contextlib.suppress(SystemExit),
+    ):
+        main()
+    return _trimmed(printed.getvalue())
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+
+@by_page
+def test_python_runs(page, tmp_path, monkeypatch):
+    workspace(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        if ">>>" not in block.text:
+            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+            continue
+        test = doctest.DocTestParser().get_doctest(
+            block.text, names, block.place, str(page), block.line - 1
+        )
+        report = io.StringIO()
+        runner = doctest.DocTestRunner(verbose=False)
+        runner.run(test, out=report.write, clear_globs=False)
+        assert runner.failures == 0, report.getvalue()
+        names = test.globs
+
+
+@by_page
+def test_commands_print_what_is_shown(page, tmp_path, monkeypatch):
+    workspace(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        if block.language != "console":
+            continue
+        head, *calls = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+        assert not head.strip(), f"{block.place}: output before a command"
+        for call in calls:
+            command, shown = call.split("\n", 1)
+            assert run(command, monkeypatch) == _trimmed(shown), f"{block.place}: $ {command}"
+
+
+@by_page
+def test_formulas_check(page):
+    found = iter(blocks(page))
+    for block in found:
+        if block.language == "fot" and block.title == "error":
+            with pytest.raises(FotError) as error:
+                check(parse_theory(block.text))
+            shown = next(found)
+            assert shown.language == "text", f"{block.place}: the error is to follow as text"
+            assert _trimmed(str(error.value)) == _trimmed(shown.text), block.place
+        elif block.language == "fot" and STATEMENT.search(block.text):
+            check(parse_theory(block.text, source=block.place))
+        elif block.language == "fot":
+            for line in block.text.splitlines():
+                if line.strip():
+                    check_formula(parse_formula(line, source=block.place))
+
+
+def test_fences_are_closed_and_known():
+    known = {"python", "console", "fot", "csv", "text", "sh", "lark"}
+    for page in LINKED:
+        fences = re.findall(r"^```.*$", page.read_text("utf-8"), re.MULTILINE)
+        assert len(fences) % 2 == 0, page
+        assert {block.language for block in blocks(page)} <= known, page
+
+
+def test_a_wrong_example_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "examples").mkdir()
+    page = tmp_path / "page.md"
+    wrong = [
+        ("python", ">>> 1 + 1\n3\n", test_python_runs),
+        ("python", "assert False\n", test_python_runs),
+        ("console", "$ fotltn --version\nfotltn 0.0.0\n", test_commands_print_what_is_shown),
+    ]
+    for number, (language, text, test) in enumerate(wrong):
+        page.write_text(f"```{language}\n{text}```\n", "utf-8")
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with pytest.raises(AssertionError):
+            test(page, folder, monkeypatch)
+    page.write_text("```fot\naxiom A: unknown\n```\n", "utf-8")
+    with pytest.raises(FotError):
+        test_formulas_check(page)
+
+
+# --- generated parts ----------------------------------------------------------------------------
+
+
+def test_generated_parts_are_current(generate):
+    stale = [p.name for p, text in generate.outputs().items() if p.read_text("utf-8") != text]
+    assert not stale, "run: python docs/generate.py"
+
+
+def test_check_mode_notices_a_stale_page(generate, tmp_path, monkeypatch, capsys):
+    copy = tmp_path / "docs"
+    shutil.copytree(DOCS, copy)
+    monkeypatch.setattr(generate, "DOCS", copy)
+    assert generate.main(["--check"]) == 0
+    for name in ("cli.md", "language.md", "semantics.md"):
+        page = copy / name
+        page.write_text(page.read_text("utf-8").replace("| ", "|  ").replace("--json", ""), "utf-8")
+    capsys.readouterr()
+    assert generate.main(["--check"]) == 1
+    assert "stale: cli.md" in capsys.readouterr().out
+    assert generate.main([]) == 0
+    assert (copy / "cli.md").read_text("utf-8") == (DOCS / "cli.md").read_text("utf-8")
+
+
+def test_grammar_page_is_the_grammar():
+    (shown,) = [b.text for b in blocks(DOCS / "language.md") if b.language == "lark"]
+    assert shown == (ROOT / "fotltn/syntax/grammar.lark").read_text("utf-8")
+
+
+# --- completeness -------------------------------------------------------------------------------
+
+
+def public_names() -> set[str]:
+    """What `fotltn/__init__.py` exports: names imported as themselves."""
+    tree = ast.parse((ROOT / "fotltn/__init__.py").read_text("utf-8"))
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {alias.name for node in imports for alias in node.names if alias.asname == alias.name}
+
+
+def test_public_names_are_documented():
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    names = public_names()
+    assert {"evaluate", "FotError"} <= names
+    assert not {name for name in names if f"`fotltn.{name}`" not in text}
+
+
+def options() -> Iterator[tuple[str, str]]:
+    group = typer.main.get_command(app)
+    commands = {"fotltn": group, **getattr(group, "commands", {})}
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                yield from ((name, option) for option in parameter.opts)
+
+
+def test_options_are_documented():
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    found = set(options())
+    assert ("eval", "--facts") in found
+    missing = {f"{c} {o}" for c, o in found if not re.search(rf"(?<![\w-]){o}(?![\w-])", text)}
+    assert not missing
+
+
+def test_make_targets_exist():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        used = set(re.findall(r"\bmake ([\w-]+)", page.read_text("utf-8")))
+        assert {"demo", "test"} <= used
+        assert used <= targets, page
+
+
+# --- links and files ----------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made when it is shown."""
+    fenced = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", fenced, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_resolve(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{page.name}: {target}"
+
+
+def test_decisions_are_numbered():
+    numbers = [int(p.name[:4]) for p in sorted((DOCS / "decisions").glob("*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for page in (DOCS / "decisions").glob("*.md"):
+        text = page.read_text("utf-8")
+        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        for part in ("**Decision.**", "**Reason.**", "**Consequence.**"):
+            assert part in text, f"{page.name}: {part}"
+
+
+def test_files_are_short():
+    kinds = {".py", ".md", ".lark", ".fot", ".toml", ".cff", ".txt"}
+    folders = [ROOT / name for name in ("fotltn", "tests", "docs", "examples")]
+    files = [f for folder in folders for f in folder.glob("**/*") if f.suffix in kinds]
+    files += [f for f in ROOT.glob("*") if f.suffix in kinds and f.name != "CHANGELOG.md"]
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for f in files}
+    assert "README.md" in lengths
+    assert not {name: n for name, n in lengths.items() if n > 500}
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 60

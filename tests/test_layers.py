@@ -1,0 +1,236 @@
+"""The shape of the package: which way imports point, what loads torch, how long files are."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "fotltn"
+
+#: Imports only point back along this order; `fotltn` is the package's own __init__.py.
+LAYERS = (
+    "errors", "tree", "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan", "engine",
+    "evaluation", "grounding", "fotltn", "experiments", "cli", "__main__",
+)  # fmt: skip
+
+#: Files whose methods load their printer or parser from their own package when called.
+LAZY = {
+    "fotltn.syntax.formula", "fotltn.syntax.theory", "fotltn.algebra.expr", "fotltn.plan.plan",
+}  # fmt: skip
+
+WITHOUT_TORCH = ("fotltn", "fotltn.dsl", "fotltn.semantics.config")
+PACKAGES_WITHOUT_TORCH = ("fotltn.syntax", "fotltn.logic")
+
+MAX_LINES = 500
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {name_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def imports(code: ast.AST, module: str, known: frozenset[str]) -> Iterator[tuple[str, int, bool]]:
+    """The modules of ours that a file imports: name, line, and whether inside a function."""
+    for node in ast.walk(code):
+        for child in ast.iter_child_nodes(node):
+            child.parent = node  # type: ignore[attr-defined]
+    for node in ast.walk(code):
+        match node:
+            case ast.Import(names):
+                found = [alias.name for alias in names]
+            case ast.ImportFrom(target, names, level):
+                base = ".".join(module.split(".")[: -level or None]) if level else ""
+                prefix = ".".join(part for part in (base, target) if part)
+                inner = [f"{prefix}.{alias.name}" for alias in names]
+                found = [name if name in known else prefix for name in inner]
+            case _:
+                continue
+        for name in dict.fromkeys(found):
+            if name == "fotltn" or name.startswith("fotltn."):
+                yield name, node.lineno, _in_function(node)
+
+
+def _in_function(node: ast.AST) -> bool:
+    parent = getattr(node, "parent", None)
+    return parent is not None and (isinstance(parent, ast.FunctionDef) or _in_function(parent))
+
+
+@cache
+def edges() -> list[tuple[str, str, int, bool]]:
+    """Every import inside the package: from, to, line, whether inside a function."""
+    known = frozenset(modules())
+    return [
+        (module, target, line, inside)
+        for module, file in modules().items()
+        for target, line, inside in imports(ast.parse(file.read_text("utf-8")), module, known)
+    ]
+
+
+def wrong(found: list[tuple[str, str, int, bool]]) -> list[str]:
+    """Imports that point forward along the layers."""
+    return [
+        f"{module}:{line} imports {target}"
+        for module, target, line, _ in found
+        if LAYERS.index(layer(target)) > LAYERS.index(layer(module))
+    ]
+
+
+def test_every_module_has_a_layer():
+    assert {layer(m) for m in modules()} <= set(LAYERS)
+
+
+def test_imports_point_back_along_the_layers():
+    assert len(edges()) > 50
+    assert wrong(edges()) == []
+
+
+def test_modules_of_a_package_do_not_import_each_other_in_circles():
+    """But for the methods of syntax trees that load their printer or parser when called."""
+    after: dict[str, set[str]] = {module: set() for module in modules()}
+    for module, target, _, inside in edges():
+        lazy = inside and layer(module) == layer(target) and module in LAZY
+        if target in after and not lazy:
+            after[module].add(target)
+    done: set[str] = set()
+    while ready := {m for m in after if m not in done and after[m] <= done}:
+        done |= ready
+    assert set(after) == done, f"in a circle: {set(after) - done}"
+
+
+def test_the_check_of_imports_can_fail():
+    code = ast.parse(
+        "from typing import TYPE_CHECKING\n"
+        "import fotltn.logic.core\n"
+        "if TYPE_CHECKING:\n    from fotltn.semantics import config\n"
+        "def f():\n    from fotltn import evaluation\n"
+        "from ..cli import nothing\n"
+        "from fotltn.tree import Node\n"
+        "import os\n"
+        "import fotltn\n"
+    )
+    found = [
+        ("fotltn.syntax.x", *found)
+        for found in imports(code, "fotltn.syntax.x", frozenset(modules()))
+    ]
+    assert wrong(sorted(found, key=lambda edge: edge[2])) == [
+        "fotltn.syntax.x:2 imports fotltn.logic.core",
+        "fotltn.syntax.x:4 imports fotltn.semantics.config",
+        "fotltn.syntax.x:6 imports fotltn.evaluation",
+        "fotltn.syntax.x:7 imports fotltn.cli",
+        "fotltn.syntax.x:10 imports fotltn",
+    ]
+    assert [target for _, target, _, inside in found if inside] == ["fotltn.evaluation"]
+
+
+# --- torch -----------------------------------------------------------------------------------
+
+
+def loads_torch(*names: str) -> list[str]:
+    """Those of the modules after whose import, in a fresh interpreter, torch is loaded."""
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "    if 'torch' in sys.modules: print(name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *names], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_the_language_loads_without_torch():
+    names = [
+        *WITHOUT_TORCH,
+        *(m for m in modules() if m.startswith(PACKAGES_WITHOUT_TORCH)),
+    ]
+    assert len(names) > 15
+    assert loads_torch(*names) == []
+
+
+def test_the_check_of_torch_can_fail():
+    assert loads_torch("fotltn", "fotltn.evaluation") == ["fotltn.evaluation"]
+
+
+def test_what_needs_torch_loads_on_first_use():
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = None  # cannot be imported\n"
+        "import fotltn\n"
+        "print('evaluate' in dir(fotltn))\n"
+        "for name in ('evaluate', 'nonsense'):\n"
+        "    try: getattr(fotltn, name)\n"
+        "    except (ImportError, AttributeError) as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    listed, torch, missing = done.stdout.splitlines()
+    assert listed == "True", done.stderr
+    assert torch.startswith("import of torch halted")
+    assert missing == "module 'fotltn' has no attribute 'nonsense'"
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_every_module_imports(name):
+    assert importlib.import_module(name).__name__ == name
+
+
+def test_no_file_is_too_long():
+    files = [f for folder in ("fotltn", "tests") for f in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 20
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for f in files}
+    assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
+
+
+def undocumented(code: ast.Module) -> Iterator[str]:
+    """Public functions, classes and methods without a docstring, and the module itself."""
+    if not ast.get_docstring(code):
+        yield "the module"
+    stack: list[tuple[str, ast.AST]] = [("", code)]
+    while stack:
+        prefix, node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if child.name.startswith("_"):
+                continue
+            if not ast.get_docstring(child):
+                yield prefix + child.name
+            if isinstance(child, ast.ClassDef):
+                stack.append((f"{prefix}{child.name}.", child))
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_what_is_public_is_documented(name):
+    code = ast.parse(modules()[name].read_text("utf-8"))
+    assert list(undocumented(code)) == []
+
+
+def test_the_check_of_docstrings_can_fail():
+    code = ast.parse("class A:\n  def b(self): ...\n  def _c(self): ...\ndef d():\n  'D.'\n")
+    assert sorted(undocumented(code)) == ["A", "A.b", "the module"]
+
+
+def test_the_public_names_exist():
+    import fotltn
+
+    assert all(hasattr(fotltn, name) for name in dir(fotltn))
