@@ -50,7 +50,7 @@ def eventually(u: Tensor) -> Tensor:
 
 
 def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) -> list[Tensor]:
-    """Tables have axes (entity, time), static ones (entity, 1); close has (entity, entity, time)."""
+    """Tables have axes (entity, time) or (entity, 1); close has (entity, entity, time)."""
     car, ped = t["Car"], t["Ped"]
     run, stop, cross, side = t["Run"], t["Stop"], t["Crossing"], t["OnSidewalk"]
     x, y = (slice(None), None), (None, slice(None))

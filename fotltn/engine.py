@@ -10,6 +10,7 @@ import torch
 from fotltn.algebra.expr import Expr, Leaf
 from fotltn.algebra.lower import lower
 from fotltn.algebra.passes import optimize
+from fotltn.algebra.passes.share import share
 from fotltn.errors import SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
@@ -73,10 +74,12 @@ def compile_formulas(
     """Lower and optimise formulas at one time point, or (`at=None`) at all."""
     if semantics.boolean or semantics.log_space:
         raise SemanticsError(f"the engine computes real degrees, not '{semantics.name}'")
-    expressions = {
-        name: optimize(lower(formula, signature, semantics, at=at))
-        for name, formula in formulas.items()
-    }
+    expressions = share(
+        {
+            name: optimize(lower(formula, signature, semantics, at=at))
+            for name, formula in formulas.items()
+        }
+    )
     return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics)
 
 

@@ -21,9 +21,15 @@ import torch
 import typer.main
 
 import fotltn
+from fotltn.algebra.lower import lower
+from fotltn.algebra.passes import PASSES
+from fotltn.algebra.show import show
 from fotltn.cli.main import app, main
 from fotltn.errors import FotError
 from fotltn.logic.check import check, check_formula
+from fotltn.logic.signature import build_signature
+from fotltn.plan.plan import Route
+from fotltn.semantics.config import named
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 
@@ -162,6 +168,25 @@ def test_formulas_check(page):
                     check_formula(parse_formula(line, source=block.place))
 
 
+def test_passes_do_what_is_shown():
+    declared = "sort s\nstatic predicate A(s)\npredicate B(s), rain\npredicate P(s, s)"
+    signature = build_signature(parse_theory(declared).declarations)[0]
+    order = [p.__name__ for p in PASSES]
+    examples = [b for b in blocks(DOCS / "engine.md") if b.language == "text" and b.title]
+    assert [b.title for b in examples] == order
+    for block in examples:
+        for case in block.text.strip().split("\n\n"):
+            told = dict(line.split(": ", 1) for line in case.splitlines())
+            formula = check_formula(parse_formula(told["formula"]), signature).formula
+            at = None if told["at"] == "all" else int(told["at"])
+            expr = lower(formula, signature, named(told["semantics"]), at=at)
+            place = order.index(block.title)
+            for earlier in PASSES[:place]:
+                expr = earlier(expr)
+            assert show(expr) == told["before"], block.place
+            assert show(PASSES[place](expr)) == told["after"], block.place
+
+
 def test_fences_are_closed_and_known():
     known = {"python", "console", "fot", "csv", "text", "sh", "lark"}
     for page in LINKED:
@@ -250,6 +275,18 @@ def test_options_are_documented():
     assert ("eval", "--facts") in found
     missing = {f"{c} {o}" for c, o in found if not re.search(rf"(?<![\w-]){o}(?![\w-])", text)}
     assert not missing
+
+
+def test_routes_are_documented():
+    page = (DOCS / "engine.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE) == [str(route) for route in Route]
+
+
+def test_benchmarks_are_documented():
+    page = (DOCS / "performance.md").read_text("utf-8")
+    for file in (ROOT / "benchmarks").glob("*.py"):
+        if "__main__" in file.read_text("utf-8"):
+            assert f"python -m benchmarks.{file.stem}" in page, file.name
 
 
 def test_make_targets_exist():

@@ -33,7 +33,8 @@ STEPS = [
     ),
     (
         "The same in two-valued logic, degrees from 0.5 on being true",
-        ["eval", "theory.fot", "--facts", "facts.csv", "--semantics", "crisp", "--threshold", "0.5"],
+        ["eval", "theory.fot", "--facts", "facts.csv", "--semantics", "crisp",
+         "--threshold", "0.5"],
     ),
 ]  # fmt: skip
 

@@ -241,6 +241,11 @@ def _partial(
     node: e.Reduce, values: list[Value], run: Run
 ) -> tuple[tuple[c.Axis, ...], Tensor, Tensor | None]:
     """A reduction over what is seen: sums and counts for means, so that parts add up."""
+    (own, u), *_ = values
+    whole = not (node.time and u.shape[-1] != run.model.horizon)
+    if node.guard is None and whole and set(node.over) <= set(own):
+        if not (node.time and run.ragged):
+            return _plain(node, own, u)
     model, device = run.model, run.model.lengths.device
     every = [
         Value((a,), torch.ones(1, model.size(a), 1, dtype=run.dtype, device=device))
@@ -265,6 +270,16 @@ def _partial(
         reduced = reduced.unsqueeze(-1)
         counted = counted.unsqueeze(-1) if counted is not None and counted.dim() else counted
     return kept, reduced, counted
+
+
+def _plain(
+    node: e.Reduce, own: tuple[c.Axis, ...], u: Tensor
+) -> tuple[tuple[c.Axis, ...], Tensor, Tensor | None]:
+    """The common case: every reduced axis is there, and every point counts."""
+    dims = [1 + own.index(a) for a in node.over] + ([u.dim() - 1] if node.time else [])
+    reduced, counted = _reduce(node.kind, u, None, dims)
+    kept = tuple(a for a in own if a not in node.over)
+    return kept, reduced.unsqueeze(-1) if node.time else reduced, counted
 
 
 def _reduce(

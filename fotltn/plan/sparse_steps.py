@@ -16,6 +16,7 @@ from fotltn.plan.plan import Step
 from fotltn.plan.state import Run, affine, combine
 from fotltn.semantics.interpretation import Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.tree import postorder
 
 
 def sparse_step(step: Step, run: Run) -> Value:
@@ -27,23 +28,39 @@ def sparse_step(step: Step, run: Run) -> Value:
     facts = run.facts(leaf)
     axes = tuple(sorted(node.axes, key=lambda a: a.name))
     times = 1 if node.time or not leaf.temporal else run.model.horizon
-    value = _driven(step.driver, leaf, facts, run)
-    total = _by_matrix(step, facts, axes, times, value, run)
+    value = _driven(step, leaf, facts, run)
+    if not value.requires_grad and all(f not in run.done for f in step.factors):
+        total: Tensor | None = facts.constant(
+            (node, run.dtype), lambda: _by_gather(step, facts, axes, times, value, run)
+        )
+    else:
+        total = _by_matrix(step, facts, axes, times, value, run)
     if total is None:
         total = _by_gather(step, facts, axes, times, value, run)
     return Value(axes, total / _count(node, facts, axes, times, run))
 
 
-def _driven(driver: e.Expr, leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
-    """The driver's value at each fact; computed once, unless it is learned."""
-    if facts.table.value.requires_grad:
-        return along(driver, {leaf: facts.values(run.dtype)}, facts, run)
-    return facts.constant(
-        (driver, run.dtype),
-        lambda: along(driver, {leaf: facts.values(run.dtype)}, facts, run).expand(
-            facts.order.shape
-        ),
-    )
+def _driven(step: Step, leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
+    """The product of the tables of facts at each fact; computed once, unless one is learned."""
+    parts = (step.driver, *(f for f in step.factors if f not in run.done))
+
+    def find() -> Tensor:
+        value = torch.ones(1, dtype=run.dtype, device=facts.order.device)
+        for part in parts:
+            assert part is not None
+            value = value * along(part, {leaf: facts.values(run.dtype)}, facts, run)
+        return value.expand(facts.order.shape)
+
+    if any(_learned(part, run) for part in parts):
+        return find()
+    return facts.constant((parts, run.dtype), find)
+
+
+def _learned(part: e.Expr | None, run: Run) -> bool:
+    """Whether a function of tables of facts carries gradients."""
+    assert part is not None
+    tables = [run.model.table(n.predicate) for n in postorder(part) if isinstance(n, e.Leaf)]
+    return any(t.value.requires_grad for t in tables if isinstance(t, SparseTable))
 
 
 def _shape(axes: tuple[c.Axis, ...], times: int, run: Run) -> tuple[int, ...]:
@@ -77,8 +94,6 @@ def _by_gather(
             table, traces, points = _flat(run.done[factor], own)
             places.append(facts.cells(own, traces, points))
             tables.append(table)
-        else:
-            value = value * along(factor, {}, facts, run)
     shape = _shape(axes, times, run)
     size = math.prod(shape)
     key = facts.cells(axes, shape[0], times) if size > 1 else None
@@ -96,31 +111,36 @@ def _by_matrix(
     """The same by a matrix-vector product, if the factors fall into rows and columns."""
     leaf = facts.leaf
     pair = tuple(facts.coordinates)
-    if len(pair) != 2 or value.requires_grad or any(f not in run.done for f in step.factors):
+    if len(pair) != 2 or value.requires_grad:
         return None
-    if any(len(run.done[f].axes) > 1 for f in step.factors) or len(axes) > 1:
+    dense = [f for f in step.factors if f in run.done]
+    if any(len(run.done[f].axes) > 1 for f in dense) or len(axes) > 1:
         return None
-    rows = axes[0] if axes else pair[0]
-    column = pair[1] if rows == pair[0] else pair[0]
+    row = axes[0] if axes else pair[0]
+    column = pair[1] if row == pair[0] else pair[0]
     points = run.model.horizon if leaf.temporal else 1
-    traces = run.model.batch
-    inner = [f for f in step.factors if run.done[f].axes == (column,)]
-    outer = [f for f in step.factors if run.done[f].axes != (column,)]
-    vector = torch.ones(
-        traces, points, run.model.size(column), dtype=run.dtype, device=value.device
-    )
-    for factor in inner:
-        vector = vector * run.done[factor].tensor.transpose(1, 2)
-    matrix = facts.matrix((rows,), (column,), value, (step.driver,), traces, points)
-    total = multiply(matrix, vector.reshape(-1)).reshape(traces, points, -1)
+    inner = [run.done[f].tensor for f in dense if run.done[f].axes == (column,)]
+    outer = [run.done[f] for f in dense if run.done[f].axes != (column,)]
+    name = (step.driver, *(f for f in step.factors if f not in run.done))
+    matrix = facts.matrix((row,), (column,), value, name, run.model.batch, points)
+    total = multiply(matrix, _vector(inner, run.model.size(column), points, value, run))
+    total = total.reshape(run.model.batch, points, -1).transpose(1, 2)
     for factor in outer:
-        table = run.done[factor]
-        total = total * (table.tensor.transpose(1, 2) if table.axes else table.tensor.unsqueeze(-1))
-    if not axes:
-        total = total.sum(-1)
+        total = total * (factor.tensor if factor.axes else factor.tensor.unsqueeze(1))
     if times == 1 and points > 1:
-        total = total.sum(1, keepdim=True)
-    return _as_value(total.reshape(-1), axes, times, run)
+        total = total.sum(-1, keepdim=True)
+    return total if axes else total.sum(1)
+
+
+def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Run) -> Tensor:
+    """The product of factors with axes (trace, entity, time) as cells (trace, time, entity)."""
+    shape = (run.model.batch, size, points)
+    if not factors:
+        return torch.ones(math.prod(shape), dtype=run.dtype, device=like.device)
+    found = factors[0]
+    for factor in factors[1:]:
+        found = found * factor
+    return found.expand(shape).transpose(1, 2).reshape(-1)
 
 
 def _count(node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:

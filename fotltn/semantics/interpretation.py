@@ -114,6 +114,9 @@ class Value(NamedTuple):
 
 def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
     """All named axes, and the tensors with a dimension (of size 1 where missing) for each."""
+    first = values[0].axes if values else ()
+    if all(value.axes == first for value in values):
+        return first, [value.tensor for value in values]
     axes = tuple(dict.fromkeys(axis for value in values for axis in value.axes))
     tensors = []
     for own, tensor in values:

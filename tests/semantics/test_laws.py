@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from fotltn.semantics.config import (
 )
 from fotltn.semantics.laws import Law, laws
 
-FOLDS = {"exists": Fold(), "forall": Fold(), "eventually": Fold(), "always": Fold()}
+FOLDS: Any = {"exists": Fold(), "forall": Fold(), "eventually": Fold(), "always": Fold()}
 GRID: dict[str, Semantics] = {name: s for name, s in SEMANTICS.items() if not s.boolean} | {
     "product p=1": STABLE_PRODUCT.with_p(1),
     "product p=2": STABLE_PRODUCT.with_p(2),
@@ -109,7 +110,7 @@ def test_the_papers_list():
 def test_boolean_truth_obeys_all_but_one():
     crisp = SEMANTICS["crisp"]
     assert frozenset(Law) - laws(crisp) == {Law.FORALL_EVENTUALLY}
-    values = {"P": [[1.0, 0.0], [0.0, 1.0]]}
+    values: Any = {"P": [[1.0, 0.0], [0.0, 1.0]]}
     each, together = Law.FORALL_EVENTUALLY.value.left, Law.FORALL_EVENTUALLY.value.right
     assert evaluate(each, values, semantics=crisp)
     assert not evaluate(together, values, semantics=crisp)

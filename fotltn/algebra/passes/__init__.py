@@ -10,6 +10,7 @@ from fotltn.algebra.passes.factor_products import factor_products
 from fotltn.algebra.passes.fold_constants import fold_constants
 from fotltn.algebra.passes.merge_reductions import merge_reductions
 from fotltn.algebra.passes.push_time import push_time
+from fotltn.algebra.passes.split_sums import split_sums
 
 Pass = Callable[[Expr], Expr]
 
@@ -18,7 +19,8 @@ PASSES: tuple[Pass, ...] = (
     push_time,  # turns an outermost G or F into a reduction, which may then merge
     distribute_powers,  # before merging: a power must stand next to its root
     merge_reductions,
-    factor_products,  # last: what does not depend on a reduced axis leaves the reduction
+    factor_products,  # what does not depend on a reduced axis leaves the reduction
+    split_sums,  # last: it undoes some of the merging, axis by axis, where that is cheaper
 )
 _ROUNDS = 20  # each round makes the expression smaller or flatter; a few suffice
 

@@ -1,0 +1,50 @@
+"""A mean of products is summed over one axis after another, where that makes nothing larger.
+
+    mean[x y](f(x) · g(y) · c(x, y))    ->  mean[x](f(x) · mean[y](g(y) · c(x, y)))
+    mean[x t](f(x) · g(x, t))           ->  mean[x](f(x) · mean[t](g(x, t)))
+
+The inner mean is then often the same in several axioms, and computed once for all.
+"""
+
+from __future__ import annotations
+
+from fotltn.algebra.expr import Expr, Kind, Product, Reduce
+from fotltn.algebra.passes.fold_constants import product
+from fotltn.logic.core import Axis
+from fotltn.tree import Node, transform
+
+
+def split_sums(expr: Expr) -> Expr:
+    """Take axes out of means of products, the last ones first."""
+    return transform(expr, _rule)
+
+
+def _rule(node: Node) -> Node:
+    match node:
+        case Reduce(Kind.MEAN, over, time, Product(factors), None):
+            for axis in reversed(over):
+                inner = [f for f in factors if axis in f.axes]
+                outer = [f for f in factors if axis not in f.axes]
+                if len(inner) > 1 and _spans(outer, _axes(inner) - {axis}, _timed(inner)):
+                    rest = tuple(a for a in over if a != axis)
+                    part = Reduce(Kind.MEAN, (axis,), False, product(inner))
+                    return Reduce(Kind.MEAN, rest, time, product([*outer, part]))
+            inner = [f for f in factors if f.timed]
+            outer = [f for f in factors if not f.timed]
+            if time and inner and _spans(outer, _axes(inner), False):
+                part = Reduce(Kind.MEAN, (), True, product(inner))
+                return Reduce(Kind.MEAN, over, False, product([*outer, part]))
+    return node
+
+
+def _axes(factors: list[Expr]) -> frozenset[Axis]:
+    return frozenset[Axis]().union(*(f.axes for f in factors))
+
+
+def _timed(factors: list[Expr]) -> bool:
+    return any(f.timed for f in factors)
+
+
+def _spans(factors: list[Expr], axes: frozenset[Axis], timed: bool) -> bool:
+    """One factor alone already has the axes, so that a part over them is nothing larger."""
+    return any(axes <= f.axes and (f.timed or not timed) for f in factors)
