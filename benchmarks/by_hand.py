@@ -58,8 +58,16 @@ def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) ->
     if only is None or only & {"A1", "A2"}:
         near = conj(conj(conj(car[x], ped[y]), cross[y]), close)
         found["A1"] = lambda: every(every(imply(near, weak_next(stop)[x]), -1), (0, 1))
-        stopped = conj(conj(conj(conj(car, stop)[x], ped[y]), cross[y]), close)
-        found["A2"] = lambda: every(every(imply(stopped, eventually(run)[x]), -1), (0, 1))
+        found["A2"] = lambda: every(
+            every(
+                imply(
+                    conj(conj(conj(conj(car, stop)[x], ped[y]), cross[y]), close),
+                    eventually(run)[x],
+                ),
+                -1,
+            ),
+            (0, 1),
+        )
     found["A3"] = lambda: every(
         every(imply(conj(car, 1 - some(conj(conj(ped, cross)[y], close), 1)), weak_next(run)), -1),
         0,

@@ -53,9 +53,11 @@ def close_facts(entities: int, horizon: int, count: int, device: str = "cpu") ->
     both = torch.cat([half, half[:, [1, 0, 2]]])
     key = ((both[:, 2] * entities + both[:, 0]) * entities + both[:, 1]).unique()
     del both, half
-    index = torch.stack(
-        [torch.zeros_like(key), key // entities % entities, key % entities, key // entities**2]
-    )
+    index = torch.empty(4, key.numel(), dtype=torch.int32, device=device)
+    index[0] = 0
+    index[1] = key // entities % entities
+    index[2] = key % entities
+    index[3] = key // entities**2
     value = torch.ones(key.numel(), device=device)
     return SparseTable(index, value, (1, entities, entities, horizon))
 

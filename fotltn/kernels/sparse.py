@@ -39,7 +39,8 @@ def matrix(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
 
 
 def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    order = torch.argsort(rows * shape[1] + columns)
+    sorted_ = bool((rows[1:] >= rows[:-1]).all())
+    order = None if sorted_ else torch.argsort(rows, stable=True)
     counts = torch.bincount(rows, minlength=shape[0])
     starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=rows.device)
     starts[1:] = counts.cumsum(0)
@@ -47,9 +48,38 @@ def _compress(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, i
     kind = torch.int32 if small else torch.int64
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
         return torch.sparse_csr_tensor(
-            starts.to(kind), columns[order].to(kind), values[order], shape, check_invariants=False
+            starts.to(kind),
+            (columns if order is None else columns[order]).to(kind),
+            (values if order is None else values[order]).contiguous(),
+            shape,
+            check_invariants=False,
         )
+
+
+class _Swap(torch.autograd.Function):
+    """The last two dimensions exchanged in memory too, forward and backward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor) -> Tensor:
+        return u.transpose(-1, -2).contiguous()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
+        return grads[0].transpose(-1, -2).contiguous()
+
+
+def swap(u: Tensor) -> Tensor:
+    """The last two dimensions exchanged, so that what follows reads memory in order."""
+    found: Tensor = _Swap.apply(u)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Multiply(torch.autograd.Function):

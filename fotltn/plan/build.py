@@ -194,26 +194,22 @@ class _Builder:
         """Everything at once if the budget allows, else a part of one axis at a time."""
         body = node.x
         mask = () if node.guard is None else (guard_factor(node.guard, self.sizes),)
-        region = [
-            n for n in postorder(body, *mask) if isinstance(n, e.Expr) and n not in self.steps
-        ]
-        need = (
-            sum(self.sizes.bytes(n) for n in region)
-            + self.sizes.cells(body.axes | set(node.over), body.timed) * self.sizes.width
-        )
+        region = [n for n in self.region(body, *mask) if n not in self.steps]
+        whole = self.sizes.cells(body.axes | set(node.over), body.timed)
+        need = sum(self.sizes.bytes(n) for n in region) + whole * self.sizes.width
         out = self.sizes.bytes(node)
         flops = sum(self.sizes.of(n) for n in region)
         room = max(1, (self.budget - self.held) // 2)
         cut = [a for a in node.over if a in body.axes and self.sizes.axis(a) > 1]
         if need <= room or not cut:
-            why = "no route over facts or products applies"
+            why = "fits the budget"
             own = self.cells(node) * self.sizes.width
             return Step(node, Route.DENSE, why, (body, *mask), self.cells(node), out + own)
         axis = max(cut, key=self.sizes.axis)
         size = self.sizes.axis(axis)
         chunks = min(size, math.ceil(need / room))
         width = math.ceil(size / chunks)
-        hoisted = _without(axis, body, mask)
+        hoisted = self.hoisted(axis, body, mask)
         smaller = self.sizes.cut(axis, width)
         plan = build(
             {"chunk": body, **({"guard": mask[0]} if mask else {})}, smaller,
@@ -230,6 +226,44 @@ class _Builder:
             node, Route.CHUNKED, why, tuple(hoisted), 2 * flops, held, axis=axis,
             chunks=math.ceil(size / width), region=plan,
         )  # fmt: skip
+
+    def light(self, node: e.Expr) -> bool:
+        """A reduction inside another that need not be laid out: over facts, or by products."""
+        if not isinstance(node, e.Reduce) or node.kind is not e.Kind.MEAN:
+            return False
+        factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
+        if node.guard is not None:
+            factors.append(guard_factor(node.guard, self.sizes))
+        return (self.sparse(node, factors) or self.contraction(node, factors)) is not None
+
+    def region(self, *roots: e.Expr) -> list[e.Expr]:
+        """What a dense reduction holds at once, down to the light reductions inside it."""
+        found: dict[e.Expr, None] = {}
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in found:
+                continue
+            found[node] = None
+            if not self.light(node):
+                stack.extend(i for i in children(node) if isinstance(i, e.Expr))
+        return list(found)
+
+    def hoisted(self, axis: c.Axis, body: e.Expr, mask: tuple[e.Expr, ...]) -> list[e.Expr]:
+        """What is computed once, outside the chunks: light reductions, and what lacks the axis."""
+        found: list[e.Expr] = []
+        seen: set[e.Expr] = set()
+        stack = [body, *mask]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if axis in node.axes and not self.light(node):
+                stack.extend(i for i in children(node) if isinstance(i, e.Expr))
+            elif not isinstance(node, e.Const):
+                found.append(node)
+        return found
 
     def cells(self, node: e.Reduce) -> int:
         """The cells that a dense evaluation of a reduction's body has."""
@@ -299,25 +333,3 @@ def _gathered(body: e.Expr, sizes: Sizes) -> tuple[e.Expr, ...]:
             case _ if node not in found:
                 found.append(node)
     return tuple(found)
-
-
-def _without(axis: c.Axis, body: e.Expr, mask: tuple[e.Expr, ...]) -> list[e.Expr]:
-    """The largest parts that do not depend on an axis: computed once, outside."""
-    found: list[e.Expr] = []
-    stack = [body, *mask]
-    seen: set[e.Expr] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if axis not in node.axes and not _binds(node, axis):
-            if not isinstance(node, e.Const):
-                found.append(node)
-            continue
-        stack.extend(i for i in children(node) if isinstance(i, e.Expr))
-    return found
-
-
-def _binds(node: e.Expr, axis: c.Axis) -> bool:
-    return any(isinstance(n, e.Reduce) and axis in n.over for n in postorder(node))

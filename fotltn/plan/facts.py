@@ -13,7 +13,7 @@ from fotltn.algebra import expr as e
 from fotltn.kernels.sparse import Matrix, matrix
 from fotltn.logic import core as c
 from fotltn.semantics.interpretation import Interpretation
-from fotltn.semantics.sparse import SparseTable, flat
+from fotltn.semantics.sparse import SparseTable, flat, numbered
 
 Key = tuple[object, ...]
 
@@ -28,7 +28,7 @@ class Bound:
     coordinates: dict[c.Axis, Tensor]
     trace: Tensor | None
     time: Tensor | None
-    order: Tensor
+    order: Tensor | None  # where in the table each fact is; None if it is in order
     _cells: dict[Key, Tensor] = field(default_factory=dict)
     _counts: dict[Key, Tensor] = field(default_factory=dict)
     _matrices: dict[Key, Matrix] = field(default_factory=dict)
@@ -37,21 +37,33 @@ class Bound:
 
     def values(self, dtype: torch.dtype) -> Tensor:
         """Degrees, in the order of the coordinates."""
-        return self.table.value.to(dtype)[self.order]
+        value = self.table.value.to(dtype)
+        return value if self.order is None else value[self.order]
+
+    def _rows(
+        self, axes: tuple[c.Axis, ...], traces: int, times: int
+    ) -> tuple[list[Tensor], list[int]]:
+        rows, shape = [], []
+        if traces > 1:
+            assert self.trace is not None
+            rows, shape = [self.trace], [traces]
+        if times > 1:
+            assert self.time is not None
+            rows, shape = [*rows, self.time], [*shape, times]
+        rows += [self.coordinates[a] for a in axes]
+        return rows, [*shape, *(self.model.size(a) for a in axes)]
+
+    @property
+    def some(self) -> Tensor:
+        """One of the coordinates, for its length and device."""
+        return next(iter(self.coordinates.values()))
 
     def cells(self, axes: tuple[c.Axis, ...], traces: int, times: int) -> Tensor:
         """For each fact its cell in a flat table with axes (trace, time, axes …)."""
         key: Key = (axes, traces > 1, times > 1)
         if key not in self._cells:
-            cell = torch.zeros_like(self.order)
-            if traces > 1:
-                assert self.trace is not None
-                cell = cell + self.trace
-            if times > 1:
-                assert self.time is not None
-                cell = cell * times + self.time
-            for axis in axes:
-                cell = cell * self.model.size(axis) + self.coordinates[axis]
+            rows, shape = self._rows(axes, traces, times)
+            cell = numbered(rows, shape) if rows else torch.zeros_like(self.some)
             self._cells[key] = cell
         return self._cells[key]
 
@@ -85,12 +97,8 @@ class Bound:
                 traces * times * math.prod(self.model.size(a) for a in axes)
                 for axes in (rows, columns)
             )
-            self._matrices[key] = matrix(
-                self.cells(rows, traces, times),
-                self.cells(columns, traces, times),
-                value,
-                shape,  # type: ignore[arg-type]
-            )
+            numbers = [numbered(*self._rows(axes, traces, times)) for axes in (rows, columns)]
+            self._matrices[key] = matrix(numbers[0], numbers[1], value, shape)  # type: ignore[arg-type]
         return self._matrices[key]
 
 
@@ -100,36 +108,47 @@ def bind(leaf: e.Leaf, table: SparseTable, model: Interpretation) -> Bound:
     Facts beyond the end of their trace are left out: there is no such point.
     """
     trace, *args, time = table.index
+    source: Tensor | None = None
     if table.shape[0] == 1 and model.batch > 1:
         count = table.facts
         trace = torch.arange(model.batch, device=time.device).repeat_interleave(count)
         args = [a.repeat(model.batch) for a in args]
         time = time.repeat(model.batch)
         source = torch.arange(count, device=time.device).repeat(model.batch)
-    else:
-        source = torch.arange(table.facts, device=time.device)
     sizes = (model.batch, table.shape[-1], *table.shape[1:-1])
-    order = flat(torch.stack([trace, time, *args]), sizes).argsort()
-    if leaf.temporal:
-        order = order[time[order] < model.lengths.to(time.device)[trace[order]]]
+    numbers = numbered([trace, time, *args], sizes)
+    order: Tensor | None = None
+    if not bool((numbers[1:] > numbers[:-1]).all()):
+        order = numbers.argsort()
+    del numbers
+    if leaf.temporal and not bool((model.lengths == table.shape[-1]).all()):
+        order = torch.arange(time.numel(), device=time.device) if order is None else order
+        order = order[time[order] < model.lengths.to(time.device)[trace[order].long()]]
     axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
-    places = {axis: args[i][order] for i, axis in enumerate(axes)}
+
+    def ordered(row: Tensor) -> Tensor:
+        return row if order is None else row[order]
+
+    places = {axis: ordered(args[i]) for i, axis in enumerate(axes)}
+    if source is not None:
+        source = ordered(source)
     return Bound(
-        leaf, table, model, places, trace[order] if model.batch > 1 else None,
-        time[order] if leaf.temporal else None, source[order],
+        leaf, table, model, places, ordered(trace) if model.batch > 1 else None,
+        ordered(time) if leaf.temporal else None, order if source is None else source,
     )  # fmt: skip
 
 
 def lookup(found: Bound, table: SparseTable, leaf: e.Leaf) -> Tensor:
     """For each fact of one leaf, the number of the fact of another at the same place, or -1."""
     axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
-    zero = torch.zeros_like(found.order)
+    zero = torch.zeros_like(found.some)
     trace = found.trace if found.trace is not None and table.shape[0] > 1 else zero
     time = found.time if leaf.temporal and found.time is not None else zero
-    wanted = flat(torch.stack([trace, *(found.coordinates[a] for a in axes), time]), table.shape)
+    wanted = numbered([trace, *(found.coordinates[a] for a in axes), time], table.shape)
     known = flat(table.index, table.shape)
     order = known.argsort()
     place = torch.searchsorted(known[order], wanted).clamp(max=max(0, known.numel() - 1))
     if known.numel() == 0:
-        return torch.full_like(zero, -1)
-    return torch.where(known[order][place] == wanted, order[place], torch.full_like(zero, -1))
+        return torch.full_like(zero, -1, dtype=torch.int64)
+    nowhere = torch.full_like(order[place], -1)
+    return torch.where(known[order][place] == wanted, order[place], nowhere)

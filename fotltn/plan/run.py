@@ -243,9 +243,9 @@ def _partial(
     """A reduction over what is seen: sums and counts for means, so that parts add up."""
     (own, u), *_ = values
     whole = not (node.time and u.shape[-1] != run.model.horizon)
-    if node.guard is None and whole and set(node.over) <= set(own):
-        if not (node.time and run.ragged):
-            return _plain(node, own, u)
+    plain = node.guard is None and whole and not (node.time and run.ragged)
+    if plain and set(node.over) <= set(own):
+        return _plain(node, own, u)
     model, device = run.model, run.model.lengths.device
     every = [
         Value((a,), torch.ones(1, model.size(a), 1, dtype=run.dtype, device=device))
@@ -314,6 +314,13 @@ def _finish(node: e.Reduce, partial: tuple[tuple[c.Axis, ...], Tensor, Tensor | 
     return Value(kept, u)
 
 
+def _narrow(value: Value, axis: c.Axis, start: int, stop: int) -> Value:
+    """The part of a value that a chunk sees."""
+    if axis not in value.axes:
+        return value
+    return Value(value.axes, value.tensor.narrow(1 + value.axes.index(axis), start, stop - start))
+
+
 def _chunked(step: Step, run: Run) -> Value:
     """A part of one axis at a time; each is computed anew when gradients are asked for."""
     node, axis, plan = step.node, step.axis, step.region
@@ -329,7 +336,8 @@ def _chunked(step: Step, run: Run) -> Value:
 
         def part(start: int = start, stop: int = stop) -> tuple[Tensor, Tensor | None]:
             model = replace(run.model, cuts={**run.model.cuts, axis: (start, stop)})
-            inner = Run(model, run.semantics, run.dtype, {}, dict(run.done), ragged=run.ragged)
+            seen = {n: _narrow(run.done[n], axis, start, stop) for n in step.inputs}
+            inner = Run(model, run.semantics, run.dtype, {}, seen, ragged=run.ragged)
             values = list(execute(plan, inner).values())
             axes, reduced, counted = _partial(node, values, inner)
             order = [0, *(1 + axes.index(a) for a in kept), reduced.dim() - 1]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fotltn.algebra import expr as e
 from fotltn.kernels.powers import power, root
-from fotltn.kernels.sparse import extreme, gather_sum, multiply
+from fotltn.kernels.sparse import extreme, gather_sum, multiply, swap
 from fotltn.logic import core as c
 from fotltn.plan.facts import Bound, lookup
 from fotltn.plan.plan import Step
@@ -45,11 +45,11 @@ def _driven(step: Step, leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
     parts = (step.driver, *(f for f in step.factors if f not in run.done))
 
     def find() -> Tensor:
-        value = torch.ones(1, dtype=run.dtype, device=facts.order.device)
+        value = torch.ones(1, dtype=run.dtype, device=facts.some.device)
         for part in parts:
             assert part is not None
             value = value * along(part, {leaf: facts.values(run.dtype)}, facts, run)
-        return value.expand(facts.order.shape)
+        return value.expand(facts.some.shape)
 
     if any(_learned(part, run) for part in parts):
         return find()
@@ -124,7 +124,7 @@ def _by_matrix(
     name = (step.driver, *(f for f in step.factors if f not in run.done))
     matrix = facts.matrix((row,), (column,), value, name, run.model.batch, points)
     total = multiply(matrix, _vector(inner, run.model.size(column), points, value, run))
-    total = total.reshape(run.model.batch, points, -1).transpose(1, 2)
+    total = swap(total.reshape(run.model.batch, points, -1))
     for factor in outer:
         total = total * (factor.tensor if factor.axes else factor.tensor.unsqueeze(1))
     if times == 1 and points > 1:
@@ -140,7 +140,7 @@ def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Ru
     found = factors[0]
     for factor in factors[1:]:
         found = found * factor
-    return found.expand(shape).transpose(1, 2).reshape(-1)
+    return swap(found.expand(shape)).reshape(-1)
 
 
 def _count(node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:
@@ -170,8 +170,8 @@ def support_step(step: Step, run: Run) -> Value:
     shape = _shape(axes, times, run)
     size = math.prod(shape)
     value = along(node.x, {leaf: facts.values(run.dtype)}, facts, run)
-    value = value.expand(facts.order.shape)
-    key = facts.cells(axes, shape[0], times)
+    value = value.expand(facts.some.shape)
+    key = facts.cells(axes, shape[0], times).long()
     counts = facts.counts(axes, shape[0], times, size)
     whole = math.prod(run.model.size(a) for a in node.over)
     points = run.model.lengths if node.time else torch.ones_like(run.model.lengths)
@@ -224,7 +224,7 @@ def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) ->
                     table[facts.cells(own, traces, points)] if table.numel() > 1 else table
                 )
             case e.Const(value):
-                found[node] = torch.full((1,), value, dtype=run.dtype, device=facts.order.device)
+                found[node] = torch.full((1,), value, dtype=run.dtype, device=facts.some.device)
             case e.Leaf():
                 found[node] = _other(node, facts, run)
             case e.Affine(x, scale, offset):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class SparseTable:
     def dense(self, dtype: torch.dtype) -> Tensor:
         """All degrees."""
         table = torch.full(self.shape, self.default, dtype=dtype, device=self.value.device)
-        return table.index_put(tuple(self.index), self.value.to(dtype))
+        return table.index_put(tuple(self.index.long()), self.value.to(dtype))
 
 
 def sparse_table(
@@ -50,7 +51,9 @@ def sparse_table(
     Raises:
         DataError: an index lies outside the shape, a degree outside [0, 1], or a fact occurs twice.
     """
-    where = torch.as_tensor(index).long()
+    where = torch.as_tensor(index)
+    if where.dtype != torch.int32:
+        where = where.long()
     sizes = tuple(int(n) for n in shape)
     if where.dim() != 2 or where.shape[0] != len(sizes):
         raise DataError(
@@ -74,7 +77,14 @@ def sparse_table(
 
 def flat(index: Tensor, shape: Sequence[int]) -> Tensor:
     """Row-major numbers of the cells of an index with axes (dimension, fact)."""
-    found = torch.zeros_like(index[0])
-    for row, size in zip(index, shape, strict=True):
-        found = found * size + row
+    return numbered(list(index), shape)
+
+
+def numbered(rows: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+    """Row-major numbers of cells, in the smaller integers where they suffice."""
+    kind = torch.int32 if math.prod(shape) < 2**31 else torch.int64
+    found = torch.zeros_like(rows[0], dtype=kind)
+    for row, size in zip(rows, shape, strict=True):
+        if size > 1:
+            found = found * size + row.to(kind)
     return found

@@ -92,4 +92,4 @@ def test_explain_says_route_reason_and_costs():
     assert "150,000 facts of Close instead of 6,000,000 cells" in text
     assert "dense:" in text
     assert "FLOPs" in text
-    assert text.splitlines()[-1].startswith("13 steps, ")
+    assert text.splitlines()[-1].startswith("17 steps, ")
