@@ -97,7 +97,8 @@ def captured(entities: int, horizon: int, count: int) -> list[dict[str, object]]
         {"what": f"{what}, captured", "ms": milliseconds(graph.replay, 50)},
         {"what": f"{what}, eager",
          "ms": milliseconds(lambda: engine_step(prepared, model, learned), 30)},
-        {"what": f"{what}, dense by hand", "ms": milliseconds(lambda: by_hand.step(learned, dense))},
+        {"what": f"{what}, dense by hand",
+         "ms": milliseconds(lambda: by_hand.step(learned, dense))},
     ]  # fmt: skip
 
 
