@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -89,7 +89,6 @@ def sizes_of(model: Interpretation, dtype: torch.dtype) -> Sizes:
         name: Sparse(
             table.facts,
             table.default,
-            traced=table.shape[0] > 1,
             temporal=table.shape[-1] > 1,
             crisp=bool((table.value == 1).all()) and table.default == 0,
         )
@@ -110,7 +109,7 @@ def sizes_of(model: Interpretation, dtype: torch.dtype) -> Sizes:
 def as_given(signature: Signature, model: Interpretation) -> Signature:
     """A signature in which what is static is what the tables of a model say."""
     predicates = {
-        name: replace(decl, static=_shape(model.predicates[name])[-1] == 1 < model.horizon)
+        name: replace(decl, static=model.predicates[name].shape[-1] == 1 < model.horizon)
         if name in model.predicates
         else decl
         for name, decl in signature.predicates.items()
@@ -122,7 +121,3 @@ def as_given(signature: Signature, model: Interpretation) -> Signature:
         for name, decl in signature.functions.items()
     }
     return replace(signature, predicates=predicates, functions=functions)
-
-
-def _shape(table: torch.Tensor | SparseTable) -> Sequence[int]:
-    return tuple(table.shape)

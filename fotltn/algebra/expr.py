@@ -170,6 +170,22 @@ class Pairs(Expr):
     semantics: Semantics
 
 
+def own_axes(leaf: Leaf) -> tuple[c.Axis, ...] | None:
+    """The axes of the arguments in order, if each is a variable of its own; else None."""
+    axes = tuple(a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None)
+    return axes if len(axes) == len(leaf.args) == len(set(axes)) else None
+
+
+def pointwise_parts(node: Expr) -> tuple[Expr, ...] | None:
+    """What a pointwise operation is applied to; None if the node is something else."""
+    match node:
+        case Affine(x) | Power(x) | Root(x):
+            return (x,)
+        case Product(parts) | Pointwise(_, parts):
+            return parts
+    return None
+
+
 def free_axes(node: c.Core) -> frozenset[c.Axis]:
     """The axes that a core formula or term depends on."""
 

@@ -112,15 +112,16 @@ class _Builder:
     # --- reductions ---------------------------------------------------------------------------
 
     def reduce(self, node: e.Reduce) -> Step:
-        if node.kind is e.Kind.MEAN:
-            factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
-            if node.guard is not None:
-                factors.append(guard_factor(node.guard, self.sizes))
-            step = self.sparse(node, factors) or self.contraction(node, factors)
-            if step is not None:
-                return step
-        step = self.support(node)
-        return step or self.dense(node)
+        return self.products(node) or self.support(node) or self.dense(node)
+
+    def products(self, node: e.Reduce) -> Step | None:
+        """A mean of products, over facts or axis by axis."""
+        if node.kind is not e.Kind.MEAN:
+            return None
+        factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
+        if node.guard is not None:
+            factors.append(guard_factor(node.guard, self.sizes))
+        return self.sparse(node, factors) or self.contraction(node, factors)
 
     def sparse(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
         """A sum over the facts of one factor, the others looked up there."""
@@ -229,12 +230,7 @@ class _Builder:
 
     def light(self, node: e.Expr) -> bool:
         """A reduction inside another that need not be laid out: over facts, or by products."""
-        if not isinstance(node, e.Reduce) or node.kind is not e.Kind.MEAN:
-            return False
-        factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
-        if node.guard is not None:
-            factors.append(guard_factor(node.guard, self.sizes))
-        return (self.sparse(node, factors) or self.contraction(node, factors)) is not None
+        return isinstance(node, e.Reduce) and self.products(node) is not None
 
     def region(self, *roots: e.Expr) -> list[e.Expr]:
         """What a dense reduction holds at once, down to the light reductions inside it."""
@@ -280,10 +276,7 @@ def guard_factor(guard: c.Formula, sizes: Sizes) -> e.Expr:
 
 
 def _copied(leaf: e.Leaf, sizes: Sizes) -> bool:
-    if leaf.predicate in sizes.sparse:
-        return True
-    axes = [a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None]
-    return not len(axes) == len(leaf.args) == len(set(axes))
+    return leaf.predicate in sizes.sparse or e.own_axes(leaf) is None
 
 
 def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int, int, str]:
@@ -321,15 +314,11 @@ def _gathered(body: e.Expr, sizes: Sizes) -> tuple[e.Expr, ...]:
     stack: list[e.Expr] = [body]
     while stack:
         node = stack.pop()
-        match node:
-            case e.Affine(x) | e.Power(x) | e.Root(x):
-                stack.append(x)
-            case e.Product(parts) | e.Pointwise(_, parts):
-                stack.extend(parts)
-            case e.Const():
-                pass
-            case e.Leaf() if sparse_leaf(node, sizes) is not None:
-                pass
-            case _ if node not in found:
-                found.append(node)
+        parts = e.pointwise_parts(node)
+        if parts is not None:
+            stack.extend(parts)
+        elif isinstance(node, e.Const) or sparse_leaf(node, sizes) is not None:
+            pass
+        elif node not in found:
+            found.append(node)
     return tuple(found)

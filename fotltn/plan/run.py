@@ -63,8 +63,8 @@ def _table(leaf: e.Leaf, run: Run) -> Value:
     table = run.model.table(leaf.predicate)
     if isinstance(table, SparseTable):
         table = _laid_out(leaf, table, run)
-    axes = tuple(a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None)
-    if len(axes) == len(leaf.args) == len(set(axes)):
+    axes = e.own_axes(leaf)
+    if axes is not None:
         for place, axis in enumerate(axes):
             if axis in run.model.cuts and table.shape[1 + place] != run.model.size(axis):
                 start, stop = run.model.cuts[axis]
@@ -77,13 +77,11 @@ def _table(leaf: e.Leaf, run: Run) -> Value:
 
 def _laid_out(leaf: e.Leaf, table: SparseTable, run: Run) -> Tensor:
     """Facts as a dense table; of a cut axis, only the part that is seen."""
-    plain = [a.axis if isinstance(a, c.Variable) and a.column is None else None for a in leaf.args]
-    cut = next((i for i, a in enumerate(plain) if a in run.model.cuts), None)
-    if cut is None or plain.count(plain[cut]) > 1 or None in plain:
+    axes = e.own_axes(leaf) or ()
+    cut = next((i for i, a in enumerate(axes) if a in run.model.cuts), None)
+    if cut is None:
         return table.dense(run.dtype)
-    axis = plain[cut]
-    assert axis is not None
-    start, stop = run.model.cuts[axis]
+    start, stop = run.model.cuts[axes[cut]]
     row = table.index[1 + cut]
     kept = ((row >= start) & (row < stop)).nonzero().squeeze(-1)
     index = table.index[:, kept].clone()
@@ -96,8 +94,7 @@ def _given(node: e.Data, run: Run) -> Value:
     if node.crisp:
         axes, found = crisp.evaluate(node.formula, run.model)
         return Value(axes, found.to(run.dtype))
-    plain = replace(run.semantics, log_space=False) if run.semantics.log_space else run.semantics
-    value = reference.evaluate(node.formula, run.model, plain, dtype=run.dtype)
+    value = reference.evaluate(node.formula, run.model, run.semantics, dtype=run.dtype)
     return value if node.timed else Value(value.axes, value.tensor[..., :1])
 
 

@@ -17,7 +17,6 @@ class Sparse:
 
     facts: int
     default: float = 0.0
-    traced: bool = False  # whether traces have facts of their own
     temporal: bool = True
     crisp: bool = False  # whether all degrees are 1
 

@@ -204,15 +204,8 @@ def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) ->
         if node in found:
             stack.pop()
             continue
-        parts: tuple[e.Expr, ...] = ()
-        match node:
-            case e.Affine(x) | e.Power(x) | e.Root(x):
-                parts = (x,)
-            case e.Product(inner) | e.Pointwise(_, inner):
-                parts = inner
+        parts = () if node in run.done else e.pointwise_parts(node) or ()
         missing = [p for p in parts if p not in found]
-        if node in run.done:
-            missing, parts = [], ()
         if missing:
             stack.extend(missing)
             continue

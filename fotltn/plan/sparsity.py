@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from fotltn.algebra import expr as e
-from fotltn.logic import core as c
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.tree import Node, fold, postorder
 
@@ -18,16 +17,10 @@ def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.Leaf | None:
                 node = x
             case e.Pointwise(_, (x, *rest)) if all(isinstance(r, e.Const) for r in rest):
                 node = x
-            case e.Leaf(name) if name in sizes.sparse and _plain(node):
+            case e.Leaf(name) if name in sizes.sparse and e.own_axes(node):
                 return node
             case _:
                 return None
-
-
-def _plain(leaf: e.Leaf) -> bool:
-    """Each argument is a variable of its own, so that facts are bindings."""
-    axes = [a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None]
-    return len(axes) == len(leaf.args) == len(set(axes)) and len(axes) > 0
 
 
 def default(factor: e.Expr, leaf: e.Leaf, table: Sparse) -> float:
@@ -114,13 +107,9 @@ def pointwise_over(body: e.Expr, leaf: e.Leaf) -> bool:
     stack: list[e.Expr] = [body]
     while stack:
         node = stack.pop()
-        match node:
-            case e.Affine(x) | e.Power(x) | e.Root(x):
-                stack.append(x)
-            case e.Product(parts) | e.Pointwise(_, parts):
-                stack.extend(parts)
-            case e.Leaf() | e.Data() | e.Const():
-                pass
-            case _ if any(inner == leaf for inner in postorder(node)):
-                return False
+        parts = e.pointwise_parts(node)
+        if parts is not None:
+            stack.extend(parts)
+        elif not isinstance(node, e.Leaf | e.Data | e.Const) and leaf in postorder(node):
+            return False
     return True

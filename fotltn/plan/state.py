@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fotltn.algebra import expr as e
 from fotltn.plan.facts import Bound, bind
-from fotltn.semantics.config import Semantics
+from fotltn.semantics import connectives
+from fotltn.semantics.config import Implication, Negation, Semantics
 from fotltn.semantics.interpretation import Interpretation, Value
 from fotltn.semantics.sparse import SparseTable
 
@@ -66,13 +67,8 @@ def combine(node: e.Product | e.Pointwise, parts: Sequence[Tensor]) -> Tensor:
         case e.Op.POSITIVE:
             return (parts[0] + parts[1]).clamp(min=0)
         case e.Op.GODEL_NOT:
-            return (parts[0] == 0).to(parts[0].dtype) + 0 * parts[0]
+            return connectives.negate(parts[0], Negation.GODEL)
         case e.Op.GODEL_IMPLIES:
-            u, v = torch.broadcast_tensors(*parts)
-            return torch.where(u <= v, torch.ones_like(v), v)
+            return connectives.imply(parts[0], parts[1], Implication.GODEL)
         case e.Op.GOGUEN:
-            u, v = torch.broadcast_tensors(*parts)
-            holds = u <= v
-            return torch.where(
-                holds, torch.ones_like(v), v / torch.where(holds, torch.ones_like(u), u)
-            )
+            return connectives.imply(parts[0], parts[1], Implication.GOGUEN)
