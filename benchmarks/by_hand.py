@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -85,9 +87,19 @@ def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) ->
     return [make() for name, make in found.items() if only is None or name in only]
 
 
-def step(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) -> Tensor:
-    """Forward and backward."""
+def total(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) -> Tensor:
+    """The sum of all axioms."""
     flat = {name: table[0] for name, table in t.items()}
-    total = torch.stack(axioms(flat, close, only)).sum()
-    torch.autograd.grad(total, list(t.values()), allow_unused=True)
-    return total.detach()
+    return torch.stack(axioms(flat, close, only)).sum()
+
+
+def step(
+    t: dict[str, Tensor],
+    close: Tensor,
+    only: set[str] | None = None,
+    function: Callable[..., Tensor] = total,
+) -> Tensor:
+    """Forward and backward."""
+    found = function(t, close, only)
+    torch.autograd.grad(found, list(t.values()), allow_unused=True)
+    return found.detach()

@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 import fotltn
-from fotltn.engine import Prepared, compile_formulas
+from fotltn.engine import Compiled, Prepared, compile_formulas
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Interpretation
@@ -88,7 +88,9 @@ def prepare(
     return program.prepare(model, dtype=torch.float32, budget=budget)
 
 
-def engine_step(prepared: Prepared, model: Interpretation, learned: dict[str, Tensor]) -> Tensor:
+def engine_step(
+    prepared: Prepared | Compiled, model: Interpretation, learned: dict[str, Tensor]
+) -> Tensor:
     """Forward and backward through all prepared axioms."""
     total = sum(v.tensor.sum() for v in prepared(model).values())
     assert isinstance(total, Tensor)

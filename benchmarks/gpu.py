@@ -25,6 +25,7 @@ from benchmarks.common import (
     report,
     tables,
 )
+from fotltn.engine import compiled
 
 
 def milliseconds(function: Callable[[], object], repeat: int = 10) -> float:
@@ -50,26 +51,47 @@ def bandwidth() -> float:
     return 2 * a.numel() * 4 / taken
 
 
-def large(entities: int, horizon: int, count: int, speed: float) -> dict[str, object]:
-    """Axiom A1 on a large scene."""
+def large(entities: int, horizon: int, count: int, speed: float) -> list[dict[str, object]]:
+    """Axiom A1 on a large scene: step by step, and compiled."""
     theory = carped_theory()
     facts = close_facts(entities, horizon, count, "cuda")
     learned = tables(entities, horizon, "cuda")
     learned = {n: learned[n] for n in ("Car", "Ped", "Crossing", "Stop")}
     model = interpretation(learned, facts, entities, horizon)
     prepared = prepare(theory, model, {"A1"}, budget=64 * 2**30)
-    engine_step(prepared, model, learned)
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    taken = milliseconds(lambda: engine_step(prepared, model, learned))
     data = facts.facts * 16 + sum(t.numel() * 4 for t in learned.values())
     reading = 2 * data / speed * 1e3
-    return {
-        "what": f"A1, N={entities:,}, T={horizon:,}, {facts.facts:,} facts", "ms": taken,
-        "reading, ms": reading, "times reading": taken / reading,
-        "peak GB": torch.cuda.max_memory_allocated() / 1e9,
-    }  # fmt: skip
+    rows: list[dict[str, object]] = []
+    for how in ("eager", "compiled"):
+        run = prepared if how == "eager" else compiled(prepared, model)
+        engine_step(run, model, learned)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        taken = milliseconds(lambda run=run: engine_step(run, model, learned))
+        rows.append({
+            "what": f"A1, N={entities:,}, T={horizon:,}, {facts.facts:,} facts, {how}",
+            "ms": taken, "reading, ms": reading, "times reading": taken / reading,
+            "peak GB": torch.cuda.max_memory_allocated() / 1e9,
+        })  # fmt: skip
+    return rows
+
+
+def capture(step: Callable[[], torch.Tensor]) -> torch.cuda.CUDAGraph:
+    """A step as a graph, whose result is compared."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            expected = step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(found, expected)
+    return graph
 
 
 def captured(entities: int, horizon: int, count: int) -> list[dict[str, object]]:
@@ -79,22 +101,14 @@ def captured(entities: int, horizon: int, count: int) -> list[dict[str, object]]
     learned = tables(entities, horizon, "cuda")
     model = interpretation(learned, facts, entities, horizon)
     prepared = prepare(theory, model)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            expected = engine_step(prepared, model, learned)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = engine_step(prepared, model, learned)
-    graph.replay()
-    torch.cuda.synchronize()
-    torch.testing.assert_close(found, expected)
+    graph = capture(lambda: engine_step(prepared, model, learned))
+    fused = compiled(prepared, model)
+    short = capture(lambda: engine_step(fused, model, learned))
     dense = facts.dense(torch.float32)[0]
     what = f"all 13 axioms, N={entities}, T={horizon}, {facts.facts:,} facts"
     return [
         {"what": f"{what}, captured", "ms": milliseconds(graph.replay, 50)},
+        {"what": f"{what}, compiled and captured", "ms": milliseconds(short.replay, 50)},
         {"what": f"{what}, eager",
          "ms": milliseconds(lambda: engine_step(prepared, model, learned), 30)},
         {"what": f"{what}, dense by hand",
@@ -114,7 +128,7 @@ def main() -> None:
     speed = bandwidth()
     begin = time.perf_counter()
     rows = captured(200, 150, 150_000)
-    rows.append(large(args.entities, args.horizon, args.facts, speed))
+    rows += large(args.entities, args.horizon, args.facts, speed)
     spent = time.perf_counter() - begin
     title = f"{torch.cuda.get_device_name()}, copy {speed / 1e12:.2f} TB/s"
     report(title, rows, args.json, bandwidth=speed, seconds=spent)

@@ -3,8 +3,8 @@
     python -m benchmarks.growth [--json FILE] [--plot FILE]
 
 The dense peer is run until its tensors would not fit. The C library maps blocks above 32 MB anew
-for every operation, which at 10,000 entities costs more than the operations; to keep them, set
-MALLOC_MMAP_MAX_=0 and MALLOC_TRIM_THRESHOLD_=100000000000 and give --sizes 1000 and up.
+for every operation, which at 10,000 entities costs more than the operations; here it is told to
+keep them, for both (`fotltn.memory.keep_freed_memory`), unless --forget is given.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks.common import (
     seconds,
     tables,
 )
+from fotltn.memory import keep_freed_memory
 
 DENSE_LIMIT = 10**9  # bytes of one dense tensor; the peer keeps some twenty of them
 
@@ -89,7 +90,10 @@ def main() -> None:
     )
     parser.add_argument("--json")
     parser.add_argument("--plot")
+    parser.add_argument("--forget", action="store_true", help="leave the allocator as it is")
     args = parser.parse_args()
+    if not args.forget:
+        keep_freed_memory()
     torch.manual_seed(0)
     rows = [measure(size, args.horizon) for size in args.sizes]
     least = min(r["ns per fact or cell"] for r in rows)

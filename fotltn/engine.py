@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
-from fotltn.algebra.expr import Expr, Leaf
+from fotltn.algebra.expr import Expr, Kind, Leaf, Reduce
 from fotltn.algebra.lower import lower
 from fotltn.algebra.passes import optimize
 from fotltn.algebra.passes.share import share
 from fotltn.errors import SemanticsError
+from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.plan.build import BUDGET, build
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.facts import Bound
-from fotltn.plan.plan import Plan
+from fotltn.plan.plan import Plan, Route
 from fotltn.plan.run import execute
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.plan.state import Run
@@ -58,10 +60,60 @@ class Prepared:
     ragged: bool
     bound: dict[Leaf, Bound] = field(default_factory=dict)
 
+    @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
     def __call__(self, model: Interpretation) -> dict[str, Value]:
-        """The value of each formula. Tables of facts must be those that were prepared for."""
+        """The value of each formula. Tables of facts must be those that were prepared for.
+
+        Inside a function that PyTorch compiles, this runs as it is; `compiled` fuses it.
+        """
         run = Run(model, self.semantics, self.dtype, self.bound, ragged=self.ragged)
         return execute(self.plan, run)
+
+
+@dataclass(slots=True, eq=False)
+class Compiled:
+    """A plan as one recorded function of the dense tables, fused by PyTorch's compiler."""
+
+    names: tuple[str, ...]
+    axes: dict[str, tuple[c.Axis, ...]]
+    function: Callable[..., tuple[Tensor, ...]]
+
+    def __call__(self, model: Interpretation) -> dict[str, Value]:
+        """The value of each formula; all but the dense tables is as when it was compiled."""
+        found = self.function(*(model.predicates[name] for name in self.names))
+        return {
+            name: Value(axes, tensor)
+            for (name, axes), tensor in zip(self.axes.items(), found, strict=True)
+        }
+
+
+def compiled(prepared: Prepared, model: Interpretation, *, backend: str = "inductor") -> Compiled:
+    """Record a plan on data and hand it to `torch.compile`, which needs a C++ compiler.
+
+    Raises:
+        SemanticsError: a step computes anew for gradients, or shares them among equals, which a
+            compiler would not do.
+    """
+    for step in prepared.plan.steps:
+        kind = step.node.kind if isinstance(step.node, Reduce) else None
+        extreme = step.route is Route.SUPPORT and kind in (Kind.MINIMUM, Kind.MAXIMUM)
+        if extreme or step.route in (Route.CHUNKED, Route.PAIRS):
+            raise SemanticsError(f"a step of the kind '{step.route}' is not compiled")
+    prepared(model)  # facts are made ready outside
+    names = tuple(n for n, t in model.predicates.items() if isinstance(t, Tensor))
+    axes: dict[str, tuple[c.Axis, ...]] = {}
+
+    def run(*tables: Tensor) -> tuple[Tensor, ...]:
+        dense = dict(zip(names, tables, strict=True))
+        values = prepared(replace(model, predicates={**model.predicates, **dense}))
+        axes.update({name: value.axes for name, value in values.items()})
+        return tuple(value.tensor for value in values.values())
+
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with tracing():
+        graph = make_fx(run)(*(model.predicates[name].detach() for name in names))  # type: ignore[union-attr]
+    return Compiled(names, axes, torch.compile(graph, backend=backend, dynamic=False))
 
 
 def compile_formulas(

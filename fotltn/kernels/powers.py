@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from fotltn.kernels.tracing import is_tracing
 
 
 def power(u: Tensor, p: float) -> Tensor:
@@ -17,14 +21,35 @@ def power(u: Tensor, p: float) -> Tensor:
     return u**p
 
 
+class _Root(torch.autograd.Function):
+    """`u^(1/p)`, whose derivative is 0 at 0."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor, p: float) -> Tensor:
+        if p == 2:
+            return u.sqrt()
+        return u.sqrt().sqrt() if p == 4 else u ** (1 / p)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        u, ctx.p = inputs
+        ctx.save_for_backward(u, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        u, found = ctx.saved_tensors
+        slope = found / (ctx.p * u)
+        return (grads[0] * slope).masked_fill(u == 0, 0.0), None
+
+
 def root(u: Tensor, p: float) -> Tensor:
     """`u^(1/p)` with derivative 0 at 0."""
-    zero = u == 0
-    safe = torch.where(zero, 1.0, u)
-    if p == 2:
-        high = safe.sqrt()
-    elif p == 4:
-        high = safe.sqrt().sqrt()
-    else:
-        high = safe ** (1 / p)
-    return torch.where(zero, 0.0, high)
+    if is_tracing():
+        zero = u == 0
+        high = torch.where(zero, torch.ones_like(u), u)
+        high = high.sqrt().sqrt() if p == 4 else high ** (1 / p)
+        return torch.where(zero, torch.zeros_like(u), high)
+    found: Tensor = _Root.apply(u, p)  # type: ignore[no-untyped-call]
+    return found

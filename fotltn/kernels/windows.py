@@ -6,10 +6,13 @@ cumulative sum, bounded windows by blocks as wide as the window, of which each w
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import Kind
+from fotltn.kernels.tracing import is_tracing
 from fotltn.logic.core import Window
 
 _NEUTRAL = {Kind.MEAN: 0.0, Kind.SUM: 0.0, Kind.PRODUCT: 1.0, Kind.MINIMUM: 1.0, Kind.MAXIMUM: 0.0}
@@ -56,8 +59,29 @@ def _moved(u: Tensor, steps: int, fill: float) -> Tensor:
     return torch.cat([u[..., steps:], tail], dim=-1)
 
 
+class _SuffixSum(torch.autograd.Function):
+    """Sums from each point to the end; on the way back, from the beginning to each point."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor) -> Tensor:
+        return u.flip(-1).cumsum(-1).flip(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
+        return grads[0].cumsum(-1)
+
+
 def _suffix(kind: Kind, u: Tensor) -> Tensor:
     """From each point to the end."""
+    if kind in (Kind.MEAN, Kind.SUM) and not is_tracing():
+        found: Tensor = _SuffixSum.apply(u)  # type: ignore[no-untyped-call]
+        return found
     return _prefix(kind, u.flip(-1)).flip(-1)
 
 

@@ -12,6 +12,8 @@ from fotltn.logic import core as c
 from fotltn.plan.plan import Plan, Route, Step
 from fotltn.plan.sizes import Sizes
 from fotltn.plan.sparsity import default, pointwise_over, sparse_leaf, supports
+from fotltn.plan.tails import tails
+from fotltn.plan.twins import Twins
 from fotltn.tree import children, postorder
 
 #: The memory that intermediate results may take, unless the caller says otherwise.
@@ -34,9 +36,21 @@ def build(
     builder = _Builder(sizes, budget, given)
     for root in roots.values():
         builder.add(root)
-    steps = tuple(builder.steps.values())
+    steps = _needed(list(roots.values()), builder.steps)
     peak = sum(s.bytes for s in steps)
-    return Plan(tuple(roots.items()), steps, sizes, budget, peak, dense or {})
+    return Plan(tuple(roots.items()), steps, sizes, budget, peak, tails(roots, steps), dense or {})
+
+
+def _needed(roots: list[e.Expr], steps: dict[e.Expr, Step]) -> tuple[Step, ...]:
+    """The steps without those that a renamed part made superfluous."""
+    found: set[e.Expr] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in steps and node not in found:
+            found.add(node)
+            stack.extend(steps[node].inputs)
+    return tuple(step for node, step in steps.items() if node in found)
 
 
 class _Builder:
@@ -45,6 +59,7 @@ class _Builder:
         self.budget = budget
         self.given = given
         self.steps: dict[e.Expr, Step] = {}
+        self.twins = Twins()
         self.held = 0
 
     def add(self, root: e.Expr) -> None:
@@ -68,6 +83,10 @@ class _Builder:
                     f"{brief(node, {})} over [{scope(node)}] needs {step.bytes:,} bytes at once, "
                     f"more than the budget of {self.budget:,}"
                 )
+            twin = self.twins.find(step)
+            if twin is not None:
+                why = f"as over {next(iter(twin.axes))}"
+                step = Step(node, Route.RENAMED, why, (twin,), 0, 0)
             self.steps[node] = step
             self.held += step.bytes
             stack.pop()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
-from fotltn.kernels.sparse import Matrix, matrix
+from fotltn.kernels.matrix import Matrix, matrix
 from fotltn.logic import core as c
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.semantics.sparse import SparseTable, flat, numbered

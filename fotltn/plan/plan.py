@@ -26,6 +26,7 @@ class Route(StrEnum):
     PAIRS = "pairs"  # until, over pairs of time points
     SHIFT = "shift"
     POINT = "point"  # one time point
+    RENAMED = "renamed"  # the values of another part, whose axis has another name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """The ends of formulas: `chain`, innermost first, applied to all `inputs` gives `roots`."""
+
+    chain: tuple[e.Expr, ...]
+    inputs: tuple[e.Expr, ...]
+    roots: tuple[e.Expr, ...]
+    covers: frozenset[e.Expr]  # the steps that this replaces
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in order, for named roots and given sizes."""
 
@@ -56,6 +67,7 @@ class Plan:
     sizes: Sizes
     budget: int
     peak: int
+    tails: tuple[Tail, ...] = ()
     dense: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # FLOPs, bytes by name
 
     def explain(self) -> str:

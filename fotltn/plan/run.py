@@ -16,7 +16,7 @@ from fotltn.kernels.recompute import recompute
 from fotltn.kernels.until import until
 from fotltn.kernels.windows import scan
 from fotltn.logic import core as c
-from fotltn.plan.plan import Plan, Route, Step
+from fotltn.plan.plan import Plan, Route, Step, Tail
 from fotltn.plan.sparse_steps import sparse_step, support_step
 from fotltn.plan.state import Run, affine, combine
 from fotltn.semantics import crisp, reference
@@ -27,8 +27,12 @@ from fotltn.semantics.temporal import shift
 
 def execute(plan: Plan, run: Run) -> dict[str, Value]:
     """Carry out the steps of a plan in order."""
+    later = frozenset[e.Expr]().union(*(tail.covers for tail in plan.tails))
     for step in plan.steps:
-        run.done[step.node] = _step(step, run)
+        if step.node not in later:
+            run.done[step.node] = _step(step, run)
+    for tail in plan.tails:
+        _tail(tail, run)
     return {name: run.done[node] for name, node in plan.roots}
 
 
@@ -50,10 +54,26 @@ def _step(step: Step, run: Run) -> Value:
         case Route.DENSE:
             assert isinstance(step.node, e.Reduce)
             values = [run.done[i] for i in step.inputs]
-            return _finish(step.node, _partial(step.node, values, run))
+            return _mean(step.node, values, run) or _finish(
+                step.node, _partial(step.node, values, run)
+            )
         case Route.CHUNKED:
             return _chunked(step, run)
+        case Route.RENAMED:
+            (other,) = step.inputs
+            return Value(tuple(step.node.axes), run.done[other].tensor)
     return _pointwise(step.node, [run.done[i] for i in step.inputs], run)
+
+
+def _tail(tail: Tail, run: Run) -> None:
+    """The ends of several roots, stacked; each is then a part of the result."""
+    inputs = [run.done[i].tensor for i in tail.inputs]
+    values = Value((), torch.cat(inputs))
+    for node in tail.chain:
+        values = _pointwise(node, [values], run)
+    parts = values.tensor.split([i.shape[0] for i in inputs])
+    for root_, part in zip(tail.roots, parts, strict=True):
+        run.done[root_] = Value((), part)
 
 
 # --- leaves ---------------------------------------------------------------------------------------
@@ -218,20 +238,33 @@ def _ratio(
     return Value(axes, u / (n * times).clamp(min=1))
 
 
-def _count(node: e.Reduce, run: Run, total: Value) -> Tensor:
+def _count(node: e.Reduce, run: Run, total: Value) -> Tensor | float:
     """The number of points of each mean, for axes that the sum went over; others cancel."""
     model = run.model
     size = float(math.prod(model.size(a) for a in node.over if a in node.x.axes))
     if any(model.size(a) == 0 for a in node.over):
-        return torch.full(
-            (1,) * total.tensor.dim(), math.inf, dtype=run.dtype, device=model.lengths.device
-        )
+        return math.inf
     if not (node.time and node.x.timed):
-        return torch.full((), size, dtype=run.dtype, device=model.lengths.device)
+        return size
     if not run.ragged:
-        return torch.full((), size * model.horizon, dtype=run.dtype, device=model.lengths.device)
+        return size * model.horizon
     lengths = model.lengths.to(run.dtype) * size
     return lengths.reshape(-1, *[1] * (total.tensor.dim() - 1))
+
+
+def _mean(node: e.Reduce, values: list[Value], run: Run) -> Value | None:
+    """A mean in the common case, that every reduced axis is there and every point counts."""
+    ((own, u), *mask) = values
+    if node.kind is not e.Kind.MEAN or mask or not set(node.over) <= set(own):
+        return None
+    if node.time and (run.ragged or u.shape[-1] != run.model.horizon):
+        return None
+    dims = [1 + own.index(a) for a in node.over] + ([u.dim() - 1] if node.time else [])
+    if not dims or any(u.shape[d] == 0 for d in dims):
+        return None
+    found = u.mean(dims)
+    kept = tuple(a for a in own if a not in node.over)
+    return Value(kept, found.unsqueeze(-1) if node.time else found)
 
 
 def _partial(

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
+from fotltn.kernels.matrix import multiply, swap
 from fotltn.kernels.powers import power, root
-from fotltn.kernels.sparse import extreme, gather_sum, multiply, swap
+from fotltn.kernels.sparse import extreme, gather_sum
 from fotltn.logic import core as c
 from fotltn.plan.facts import Bound, lookup
 from fotltn.plan.plan import Step
@@ -143,20 +144,23 @@ def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Ru
     return swap(found.expand(shape)).reshape(-1)
 
 
-def _count(node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:
+def _count(
+    node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run
+) -> Tensor | float:
     """The number of points of each mean."""
     model = run.model
-    device = model.lengths.device
     if any(model.size(a) == 0 for a in node.over):
-        return torch.full((1,) * (2 + len(axes)), math.inf, dtype=run.dtype, device=device)
+        return math.inf
     if node.guard is not None:
         shape = _shape(axes, times, run)
         counts = facts.counts(axes, shape[0], times, math.prod(shape))
         return _as_value(counts.clamp(min=1).to(run.dtype), axes, times, run)
     size = float(math.prod(model.size(a) for a in node.over if a in facts.coordinates))
     if node.time and facts.leaf.temporal:
+        if not run.ragged:
+            return size * model.horizon
         return (model.lengths.to(run.dtype) * size).reshape(-1, *[1] * (1 + len(axes)))
-    return torch.full((), size, dtype=run.dtype, device=device)
+    return size
 
 
 def support_step(step: Step, run: Run) -> Value:
@@ -214,7 +218,9 @@ def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) ->
                 own = tuple(sorted(run.done[node].axes, key=lambda a: a.name))
                 table, traces, points = _flat(run.done[node], own)
                 found[node] = (
-                    table[facts.cells(own, traces, points)] if table.numel() > 1 else table
+                    table.index_select(0, facts.cells(own, traces, points))
+                    if table.numel() > 1
+                    else table
                 )
             case e.Const(value):
                 found[node] = torch.full((1,), value, dtype=run.dtype, device=facts.some.device)

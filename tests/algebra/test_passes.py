@@ -119,10 +119,10 @@ def test_the_papers_axiom_becomes_one_sum_taken_axis_by_axis():
     text = "forall x, y. G(A(x) & B(y) & P(x, y) -> WX B(x))"
     expr = lowered(text, "stable-product", "0")
     assert show(optimize(expr, PASSES[:-1])) == (
-        "1 - root4(mean[x y t]((A(x))^4 · (B(y))^4 · (P(x, y))^4 · ((1 - shift[+1, 1](B(x)))^4)))"
+        "1 - root4(mean[x y t]((A(x))^4 · (B(y))^4 · (P(x, y))^4 · (shift[+1, 0]((1 - B(x))^4))))"
     )
     assert show(optimize(expr)) == (
-        "1 - root4(mean[x]((A(x))^4 · (mean[t](((1 - shift[+1, 1](B(x)))^4) · "
+        "1 - root4(mean[x]((A(x))^4 · (mean[t]((shift[+1, 0]((1 - B(x))^4)) · "
         "mean[y]((B(y))^4 · (P(x, y))^4)))))"
     )
     assert listing(optimize(expr)).splitlines()[-1].startswith("r17 := 1 - r16")

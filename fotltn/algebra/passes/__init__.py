@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fotltn.algebra.expr import Expr
 from fotltn.algebra.passes.distribute_powers import distribute_powers
+from fotltn.algebra.passes.enter_shifts import enter_shifts
 from fotltn.algebra.passes.factor_products import factor_products
 from fotltn.algebra.passes.fold_constants import fold_constants
 from fotltn.algebra.passes.merge_reductions import merge_reductions
@@ -17,6 +18,7 @@ Pass = Callable[[Expr], Expr]
 PASSES: tuple[Pass, ...] = (
     fold_constants,  # first: complements cancel, and what is left is products
     push_time,  # turns an outermost G or F into a reduction, which may then merge
+    enter_shifts,  # a shift is then a factor that others may share
     distribute_powers,  # before merging: a power must stand next to its root
     merge_reductions,
     factor_products,  # what does not depend on a reduced axis leaves the reduction

@@ -1,0 +1,68 @@
+"""Parts that are the same but for the name of their one axis: P(x)^4 and P(y)^4."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from fotltn.algebra import expr as e
+from fotltn.plan.plan import Route, Step
+
+_ROUTES = {Route.POINTWISE, Route.SHIFT, Route.SCAN, Route.POINT, Route.PAIRS}
+
+
+class Twins:
+    """Numbers for shapes; two parts of one number differ in the name of an axis alone."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._numbers: dict[Hashable, int] = {}
+        self._shapes: dict[e.Expr, int] = {}
+        self._first: dict[int, e.Expr] = {}
+
+    def find(self, step: Step) -> e.Expr | None:
+        """A part planned before that has the values of this one, or None."""
+        key = self._key(step)
+        if key is None:
+            return None
+        number = self._numbers.setdefault(key, len(self._numbers))
+        self._shapes[step.node] = number
+        first = self._first.setdefault(number, step.node)
+        return first if first is not step.node and step.route is not Route.TABLE else None
+
+    def _key(self, step: Step) -> Hashable | None:
+        node = step.node
+        if step.route is Route.TABLE:
+            assert isinstance(node, e.Leaf)
+            axes = e.own_axes(node)
+            if axes is None or len(axes) != 1 or axes[0].sort is None:
+                return None
+            return (node.predicate, axes[0].sort)
+        if step.route not in _ROUTES or len(node.axes) != 1 or not step.inputs:
+            return None
+        if any(i not in self._shapes for i in step.inputs):
+            return None
+        return (type(node), _setting(node), tuple(self._shapes[i] for i in step.inputs))
+
+
+def _setting(node: e.Expr) -> Hashable:
+    """What an operation is told besides its operands."""
+    match node:
+        case e.Affine(_, scale, offset):
+            return scale, offset
+        case e.Power(_, p) | e.Root(_, p):
+            return p
+        case e.Product():
+            return None
+        case e.Pointwise(op):
+            return op
+        case e.At(e.Pairs(_, _, window, past, semantics), time):
+            return time, window, past, semantics
+        case e.At(_, time):
+            return time
+        case e.Shift(_, steps, past, outside):
+            return steps, past, outside
+        case e.Scan(kind, _, window, past):
+            return kind, window, past
+        case e.Pairs(_, _, window, past, semantics):
+            return window, past, semantics
+    raise AssertionError(node)
