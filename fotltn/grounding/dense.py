@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
@@ -19,8 +19,12 @@ MAX_CELLS = 2**28
 def interpretation(
     facts: Facts, signature: Signature, *, dtype: torch.dtype = torch.float64
 ) -> Interpretation:
-    """Facts as tables with axes (trace, arguments …, time); what is not stated is false."""
-    sizes = {sort: len(names) for sort, names in facts.entities.items()}
+    """Facts as tables with axes (trace, arguments …, time); what is not stated is false.
+
+    A sort that is local to traces has the size of its largest trace. Where a trace has fewer
+    entities, everything about the others is false, and functions of them are 0.
+    """
+    sizes = facts.sizes()
     traces, horizon = len(facts.lengths), max(facts.lengths)
     if traces * horizon > MAX_CELLS:
         raise DataError(
@@ -48,6 +52,21 @@ def interpretation(
     )
 
 
+def presence(facts: Facts, sort: str) -> Tensor:
+    """Which entities of a sort exist in which trace, with axes (trace, entity).
+
+    Entities of a sort that all traces share exist in all of them.
+    """
+    sizes = facts.sizes()
+    if sort not in sizes:
+        hint = did_you_mean(sort, sizes) or f"there are {listing(sizes)}"
+        raise DataError(f"unknown sort '{sort}'; {hint}")
+    counts = [len(names) for names in facts.local.get(sort, ())]
+    if sort not in facts.local:
+        counts = [sizes[sort]] * len(facts.traces)
+    return torch.arange(sizes[sort]) < torch.tensor(counts).unsqueeze(-1)
+
+
 def _table(
     name: str, rows: Rows | None, shape: tuple[int, ...], default: float, dtype: torch.dtype
 ) -> Tensor:
@@ -68,15 +87,20 @@ def _table(
 
 
 def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> None:
-    """A function has a result everywhere (inside its trace)."""
+    """A function has a result everywhere (inside its trace, for entities that exist in it)."""
     missing = table.isnan()
     if table.shape[-1] > 1:
         times = torch.arange(table.shape[-1])
         inside = times < torch.tensor(facts.lengths).unsqueeze(-1)
         missing = missing & inside.reshape(len(facts.lengths), *[1] * len(sorts), -1)
+    for place, sort in enumerate(sorts):
+        if sort in facts.local:
+            shape = [1] * table.dim()
+            shape[0], shape[1 + place] = table.shape[0], table.shape[1 + place]
+            missing = missing & presence(facts, sort).reshape(shape)
     if bool(missing.any()):
         trace, *args, time = missing.nonzero()[0].tolist()
-        given = ", ".join(facts.entities[s][i] for s, i in zip(sorts, args, strict=True))
+        given = ", ".join(str(facts.name(s, trace, i)) for s, i in zip(sorts, args, strict=True))
         when = f" at time {time}" if table.shape[-1] > 1 else ""
         where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
         raise DataError(f"the function '{name}' has no value for ({given}){when}{where}")

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as tables of text, with the place of every row."""
+"""CSV and Parquet files as tables, with the place of every row; tables as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv as text
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,21 +22,35 @@ _PARQUET = (".parquet", ".pq")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file, and how its rows are counted: lines of text, or rows of a table."""
+    """Where a table is from, and how its rows are counted.
+
+    Args:
+        name: the file, or what a data frame is called in messages.
+        kind: rows are lines of text, rows of a Parquet file, or rows of a data frame.
+        extra: line ends in cells before each row, for text.
+        column: the column that is meant, if it is one.
+    """
 
     name: str
-    text: bool
-    extra: np.ndarray[Any, np.dtype[np.int64]] | None = None  # line ends in cells before each row
+    kind: Literal["text", "parquet", "frame"]
+    extra: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    column: str | None = None
 
-    def at(self, row: int) -> str:
-        """Where a row (from 0) is."""
-        if not self.text:
-            return f"{self.name}, row {row + 1}"
-        return f"{self.name}:{row + 2 + (0 if self.extra is None else int(self.extra[row]))}"
+    def at(self, row: int | None) -> str:
+        """Where a row (from 0) is; without one, where the table is."""
+        where = self.name
+        if row is not None and self.kind == "text":
+            line = row + 2 + (0 if self.extra is None else int(self.extra[row]))
+            where = f"{self.name}:{line}"
+        elif row is not None and self.kind == "parquet":
+            where = f"{self.name}, row {row + 1}"
+        elif row is not None:
+            where = f"row {row + 1} of {self.name}"
+        return where if self.column is None else f"{where}, column '{self.column}'"
 
 
-def read_table(path: Path) -> tuple[Place, pa.Table]:
-    """A file's columns as text; empty cells are missing values."""
+def read_file(path: Path) -> tuple[Place, pa.Table]:
+    """A file's columns; those of a CSV file are text, with empty cells as missing values."""
     name = path.name.lower()
     try:
         if not path.exists():
@@ -45,10 +59,10 @@ def read_table(path: Path) -> tuple[Place, pa.Table]:
             raise DataError(f"cannot read {path}: it is a folder, not a file")
         if name.endswith(_CSV):
             table = _read_csv(path)
-            return Place(str(path), True, _line_ends(table)), _as_text(table)
+            return Place(str(path), "text", _line_ends(table)), table
         if name.endswith(_PARQUET):
             with parquet.ParquetFile(path) as file:
-                return Place(str(path), False), _as_text(file.read())
+                return Place(str(path), "parquet"), file.read()
     except UnicodeDecodeError:
         raise DataError(f"cannot read {path}: the names of its columns are not UTF-8") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -98,28 +112,36 @@ def _line_ends(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]] | None:
     return counts.cumsum() - counts if counts.any() else None
 
 
-def _as_text(table: pa.Table) -> pa.Table:
+def as_text(place: Place, table: pa.Table) -> pa.Table:
+    """Columns as text without white space around it; empty cells are missing values.
+
+    Raises:
+        DataError: a column holds neither text nor numbers.
+    """
     columns = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if _plain(column.type):
-            column = column.cast(pa.string())
-        elif pa.types.is_floating(column.type):
-            text = [None if v is None else f"{v:.17g}" for v in column.to_pylist()]
-            column = pa.chunked_array([pa.array(text, pa.string())])
-        else:
-            raise pa.ArrowTypeError(
-                f"column '{name}' has the type {column.type}, not text or numbers"
-            )
-        trimmed = pc.utf8_trim_whitespace(column)
-        columns.append(pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed))
+    try:
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            trimmed = pc.utf8_trim_whitespace(_text(name, column))
+            columns.append(pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"cannot read {place.name}: {_first_line(error)}") from None
     return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if _plain(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_floating(column.type):
+        shown = [None if v is None else f"{v:.17g}" for v in column.to_pylist()]
+        return pa.chunked_array([pa.array(shown, pa.string())])
+    raise pa.ArrowTypeError(f"column '{name}' has the type {column.type}, not text or numbers")
 
 
 def _plain(kind: pa.DataType) -> bool:
     tests = ("is_string", "is_large_string", "is_boolean", "is_integer", "is_null")
-    return any(getattr(pa.types, test)(kind) for test in tests)
+    return any(getattr(pa.types, test)(kind) for test in tests) or str(kind) == "string_view"
 
 
 def _first_line(error: Exception) -> str:

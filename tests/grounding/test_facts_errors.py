@@ -3,6 +3,7 @@
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -18,7 +19,7 @@ WHOLE, DEGREE, FINITE = "a whole number from 0", "a degree from 0 to 1", "a fini
 STATIC = "leave it empty, or declare 'Car' without 'static'"
 
 
-def message(paths: list[Path], **options: int) -> str:
+def message(paths: list[Path], **options: Any) -> str:
     """The error's text, with files as bare names."""
     with pytest.raises(DataError) as found:
         read_facts(paths, SIGNATURE, **options)

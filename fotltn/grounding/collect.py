@@ -1,0 +1,169 @@
+"""What is collected while tables are read: rows by symbol, numbers for names, and complaints."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fotltn.errors import Diagnostic
+from fotltn.grounding.cells import Floats, Ints
+from fotltn.grounding.read import Place
+from fotltn.logic.core import REAL
+from fotltn.logic.signature import Signature
+
+#: The trace of a fact that names none.
+EVERY = -1
+
+_SHOWN_ERRORS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The facts of one symbol, as entity and trace numbers; `time` is -1 where static."""
+
+    trace: Ints
+    args: Ints
+    time: Ints
+    value: Floats
+
+    def take(self, index: Ints) -> Rows:
+        """The rows of some numbers, in their order."""
+        return Rows(self.trace[index], self.args[index], self.time[index], self.value[index])
+
+
+class Kind(StrEnum):
+    """What rows are about."""
+
+    PREDICATE = "predicate"
+    FUNCTION = "function"
+    RELATION = "relation"
+    FEATURE = "feature"
+    EXISTENCE = "existence"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """What a row must look like.
+
+    Args:
+        name: as messages say it.
+        kind: what rows are about.
+        sorts: of the arguments.
+        static: whether rows have no time.
+        result: of a function, a sort.
+        categories: of a text feature, whose value is one of their numbers.
+    """
+
+    name: str
+    kind: Kind
+    sorts: tuple[str, ...]
+    static: bool
+    result: str = REAL
+    categories: tuple[str, ...] | None = None
+
+    @property
+    def numeric(self) -> bool:
+        """Whether values are numbers, not entities or categories."""
+        return self.result == REAL and self.categories is None
+
+    @property
+    def mentions(self) -> tuple[str, ...]:
+        """The sorts of all entities in a row."""
+        return self.sorts if self.result == REAL else (*self.sorts, self.result)
+
+
+class Part(NamedTuple):
+    """Rows of one symbol from one table, with their numbers there."""
+
+    rows: Rows
+    place: Place
+    numbers: Ints
+
+
+@dataclass(slots=True)
+class Names:
+    """Numbers for names, in order of first appearance."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def encode(self, column: pa.ChunkedArray) -> Ints:
+        """The numbers of a column of names."""
+        encoded = column.combine_chunks().dictionary_encode()
+        known = [
+            self.numbers.setdefault(n, len(self.numbers)) for n in encoded.dictionary.to_pylist()
+        ]
+        table = np.asarray(known, dtype=np.int64)
+        picked: Ints = table[encoded.indices.to_numpy(zero_copy_only=False)]
+        return picked
+
+
+class Collector:
+    """Collects rows and complaints over several tables.
+
+    Symbols of the signature have their name as key. What else has rows (features) is added to
+    `symbols` under a key that no symbol can have. Symbols in `quiet` may well be stated twice.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        """Begin with nothing but the symbols of a signature."""
+        self.signature = signature
+        self.count = 0
+        self.traces = Names()
+        self.entities = {sort: Names() for sort in signature.sorts}
+        self.parts: dict[str, list[Part]] = {}
+        self.quiet: set[str] = set()
+        self.symbols: dict[str, Symbol] = {
+            **{
+                n: Symbol(n, Kind.PREDICATE, d.sorts, d.static)
+                for n, d in signature.predicates.items()
+            },
+            **{
+                n: Symbol(n, Kind.FUNCTION, d.sorts, d.static, d.result)
+                for n, d in signature.functions.items()
+            },
+            **{n: Symbol(n, Kind.RELATION, d.sorts, True) for n, d in signature.relations.items()},
+        }
+        self._errors: list[tuple[int, int, int, Diagnostic]] = []
+        self._tables: dict[str, int] = {}
+        self._told: set[tuple[str, int]] = set()
+
+    def complain(
+        self, place: Place | None, row: int | None, message: str, hint: str | None = None
+    ) -> None:
+        """Note an error at a row, in a table, or in none; the first few are kept."""
+        self.count += 1
+        table = len(self._tables)
+        if place is not None:
+            message = f"{place.at(row)}: {message}"
+            table = self._tables.setdefault(place.name, table)
+        key = (-table, -(row or 0), -self.count)
+        heapq.heappush(self._errors, (*key, Diagnostic(message, hint=hint)))
+        if len(self._errors) > _SHOWN_ERRORS:
+            heapq.heappop(self._errors)
+
+    def complain_once(self, place: Place, row: int, message: str) -> None:
+        """Note an error that several facts of one row may share."""
+        if (place.name, row) not in self._told:
+            self._told.add((place.name, row))
+            self.complain(place, row, message)
+
+    def begin(self, place: Place) -> None:
+        """Errors of this table come after those of tables before it."""
+        self._tables.setdefault(place.name, len(self._tables))
+
+    def add(self, key: str, part: Part) -> None:
+        """Collect rows of a symbol."""
+        self.parts.setdefault(key, []).append(part)
+
+    def shown(self) -> list[Diagnostic]:
+        """The first complaints in the order of tables and rows, and how many more there are."""
+        ordered = [d for *_, d in sorted(self._errors, key=lambda e: e[:3], reverse=True)]
+        if self.count > _SHOWN_ERRORS:
+            more = self.count - _SHOWN_ERRORS
+            return [*ordered, Diagnostic(f"{more} more errors are not shown")]
+        return ordered

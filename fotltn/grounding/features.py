@@ -1,0 +1,131 @@
+"""Features of entities as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError, Diagnostic
+from fotltn.grounding.collect import Rows, Symbol
+from fotltn.grounding.dense import MAX_CELLS, presence
+from fotltn.grounding.facts import Facts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Numbers that describe the entities of a sort.
+
+    Args:
+        names: of the features; a category of a text column is "column=category".
+        values: with axes (trace, entity, time, feature); the time axis has size 1 if all are
+            static. 0 where nothing is given: for an absent entity, and after the end of a trace.
+    """
+
+    names: tuple[str, ...]
+    values: Tensor
+
+
+def features(
+    rows: Mapping[str, Rows],
+    symbols: Mapping[str, Symbol],
+    facts: Facts,
+    present: Mapping[str, Sequence[str]],
+    dtype: torch.dtype,
+) -> dict[str, Features]:
+    """The features of each sort.
+
+    A feature needs a value at each time of each trace, wherever the entity is there: that is
+    everywhere, unless the sort is local to traces or has predicates that say where it is present.
+
+    Args:
+        rows: of each feature, by key.
+        symbols: what the keys stand for.
+        facts: traces and entities.
+        present: for a sort, the predicates that say where its entities are present.
+        dtype: of the tensors.
+
+    Raises:
+        DataError: a value is missing, or the tensors would be too large.
+    """
+    grouped: dict[str, list[str]] = {}
+    for key in rows:
+        grouped.setdefault(symbols[key].sorts[0], []).append(key)
+    found = {}
+    for sort, keys in grouped.items():
+        horizon = 1 if all(symbols[key].static for key in keys) else max(facts.lengths)
+        words = [symbols[key].categories for key in keys]
+        width = sum(1 if w is None else len(w) for w in words)
+        shape = (len(facts.traces), facts.sizes()[sort], horizon, width)
+        cells = int(np.prod(shape, dtype=np.float64))
+        if cells > MAX_CELLS:
+            raise DataError(
+                f"the features of '{sort}' would have {cells:,} cells "
+                f"({' × '.join(map(str, shape))}); at most {MAX_CELLS:,} are made"
+            )
+        there = _there(facts, sort, present.get(sort, ()))
+        names: list[str] = []
+        columns = []
+        for key in keys:
+            symbol = symbols[key]
+            table = _column(rows[key], symbol, facts, there)
+            names += (
+                [symbol.name]
+                if symbol.categories is None
+                else [f"{symbol.name}={word}" for word in symbol.categories]
+            )
+            columns.append(_encoded(table, symbol).expand(*shape[:3], -1))
+        found[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype))
+    return found
+
+
+def _there(facts: Facts, sort: str, predicates: Sequence[str]) -> Tensor:
+    """Where a feature over time needs a value, with axes (trace, entity, time)."""
+    horizon = max(facts.lengths)
+    inside = torch.arange(horizon) < torch.tensor(facts.lengths).unsqueeze(-1)
+    there = presence(facts, sort).unsqueeze(-1) & inside.unsqueeze(1)
+    if not predicates:
+        return there
+    stated = torch.zeros_like(there)
+    for rows in (facts.rows[name] for name in predicates if name in facts.rows):
+        kept = rows.take(np.flatnonzero(rows.value > 0))
+        where = [torch.from_numpy(i) for i in (kept.trace, kept.args[:, 0])]
+        static = torch.from_numpy(kept.time < 0)
+        stated[where[0][static], where[1][static]] = True
+        times = torch.from_numpy(kept.time)[~static]
+        stated[where[0][~static], where[1][~static], times] = True
+    return there & stated
+
+
+def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> Tensor:
+    """One feature with axes (trace, entity, time or 1); NaN where it has no value."""
+    needed = there.any(dim=-1, keepdim=True) if symbol.static else there
+    table = torch.full(needed.shape, float("nan"), dtype=torch.float64)
+    index = (rows.trace, rows.args[:, 0], np.maximum(rows.time, 0))
+    table[tuple(torch.from_numpy(np.ascontiguousarray(i)) for i in index)] = torch.from_numpy(
+        rows.value
+    )
+    missing = (needed & table.isnan()).nonzero()
+    if len(missing):
+        trace, entity, time = missing[0].tolist()
+        when = "" if symbol.static else f" at time {time}"
+        where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        name = facts.name(symbol.sorts[0], trace, entity)
+        raise DataError(
+            Diagnostic(
+                f"the feature '{symbol.name}' has no value for '{name}'{when}{where}{more}",
+                hint="add rows, or name a presence predicate, which is true where there is a row",
+            )
+        )
+    return table
+
+
+def _encoded(table: Tensor, symbol: Symbol) -> Tensor:
+    """A feature, or one for each category, on a last axis."""
+    if symbol.categories is None:
+        return table.nan_to_num(nan=0.0).unsqueeze(-1)
+    return (table.unsqueeze(-1) == torch.arange(len(symbol.categories))).to(table.dtype)

@@ -1,0 +1,98 @@
+"""Where tables come from: files, data frames in memory, or plain columns."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fotltn.errors import DataError
+from fotltn.grounding.read import Place, read_file
+
+#: A file by its name, a data frame that Arrow can read (an object with `__arrow_c_stream__`, such
+#: as those of pyarrow, pandas and polars), or a mapping from the names of columns to their cells.
+Source = Any
+
+_INDEX = re.compile(r"__index_level_\d+__")  # how an index of pandas arrives
+
+
+def read_sources(sources: Iterable[Source]) -> Iterator[tuple[Place, pa.Table]]:
+    """The tables of files and data frames, with the place of every row.
+
+    Messages speak of "the data frame" if there is one, and of "data frame 1" and so on if there
+    are several.
+
+    Raises:
+        DataError: something cannot be read, or is neither a file nor a data frame.
+    """
+    listed = list(sources)
+    frames = [i for i, source in enumerate(listed) if not _is_path(source)]
+    names = {i: f"data frame {n}" for n, i in enumerate(frames, 1)}
+    if len(frames) == 1:
+        names[frames[0]] = "the data frame"
+    for i, source in enumerate(listed):
+        yield _read_frame(source, names[i]) if i in names else read_file(Path(source))
+
+
+def _is_path(source: Source) -> bool:
+    return isinstance(source, str | os.PathLike)
+
+
+def _read_frame(source: Source, name: str) -> tuple[Place, pa.Table]:
+    if isinstance(source, pa.RecordBatch):
+        table = pa.Table.from_batches([source])
+    elif isinstance(source, pa.Table):
+        table = source
+    elif isinstance(source, Mapping):
+        table = _from_columns(source, name)
+    elif hasattr(source, "__arrow_c_stream__"):
+        try:
+            table = pa.table(source)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(f"cannot read {name}: {error}") from None
+    else:
+        raise DataError(
+            f"cannot read facts from a value of type '{type(source).__name__}'; expected the name "
+            "of a file, a data frame with '__arrow_c_stream__', or a mapping of columns"
+        )
+    kept = [i for i, column in enumerate(table.column_names) if not _INDEX.fullmatch(column)]
+    return Place(name, "frame"), table.select(kept)
+
+
+def _from_columns(columns: Mapping[Any, Any], name: str) -> pa.Table:
+    arrays = {column: _column(column, cells, name) for column, cells in columns.items()}
+    sizes = {column: len(array) for column, array in arrays.items()}
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"'{column}' has {size}" for column, size in sizes.items())
+        raise DataError(f"cannot read {name}: its columns differ in length ({shown})")
+    return pa.table(arrays)
+
+
+def _column(column: Any, cells: Any, name: str) -> pa.Array:
+    if not isinstance(column, str):
+        raise DataError(f"cannot read {name}: the name of a column is text, not {column!r}")
+    if hasattr(cells, "tolist"):
+        cells = cells.tolist()
+    if not isinstance(cells, Sequence) or isinstance(cells, str | bytes):
+        found = type(cells).__name__
+        raise DataError(
+            f"cannot read {name}: column '{column}' must be a list, not of type {found}"
+        )
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return pa.array([_as_word(cell, column, i, name) for i, cell in enumerate(cells)])
+
+
+def _as_word(cell: Any, column: str, row: int, name: str) -> str | None:
+    """A cell of a column of mixed types."""
+    if cell is None:
+        return None
+    if isinstance(cell, bool | int | float | str):
+        return str(cell)
+    at = Place(name, "frame", column=column).at(row)
+    raise DataError(f"{at}: a value of type '{type(cell).__name__}', not text or a number")

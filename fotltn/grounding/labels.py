@@ -1,0 +1,141 @@
+"""Labels: facts whose truth is known, to learn from or to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.collect import EVERY, Rows
+from fotltn.grounding.facts import Facts
+from fotltn.logic.signature import Signature
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """Labelled facts of some predicates.
+
+    Args:
+        index: for each predicate where its facts are, with axes (dimension, fact); the dimensions
+            are (trace, arguments …, time), as of a table. The time is 0 if the predicate is static.
+        truth: for each predicate the degrees of its facts.
+        sorts: for each predicate the sorts of its arguments.
+        local: the sorts whose entities are numbered within each trace.
+    """
+
+    index: dict[str, Tensor]
+    truth: dict[str, Tensor]
+    sorts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return self.total
+
+    @property
+    def total(self) -> int:
+        """The number of facts of all predicates."""
+        return sum(truth.shape[0] for truth in self.truth.values())
+
+    def only(self, predicates: Iterable[str]) -> Labels:
+        """The labels of some predicates."""
+        wanted = list(predicates)
+        for name in wanted:
+            _known(name, self.truth)
+        return replace(
+            self,
+            index={n: self.index[n] for n in wanted},
+            truth={n: self.truth[n] for n in wanted},
+            sorts={n: self.sorts[n] for n in wanted if n in self.sorts},
+        )
+
+    def take(self, masks: Mapping[str, Tensor]) -> Labels:
+        """The facts at which the mask of their predicate is true; without a mask, none."""
+        for name, mask in masks.items():
+            truth = self.truth[_known(name, self.truth)]
+            if mask.dtype != torch.bool or mask.shape != truth.shape:
+                raise DataError(
+                    f"the mask of '{name}' must be {truth.shape[0]} truth values, "
+                    f"not {mask.dtype} of shape {tuple(mask.shape)}"
+                )
+        none = {n: torch.zeros_like(t, dtype=torch.bool) for n, t in self.truth.items()}
+        kept = none | dict(masks)
+        return replace(
+            self,
+            index={n: index[:, kept[n]] for n, index in self.index.items()},
+            truth={n: truth[kept[n]] for n, truth in self.truth.items()},
+        )
+
+
+def labels(
+    facts: Facts,
+    signature: Signature,
+    predicates: Iterable[str],
+    *,
+    dtype: torch.dtype = torch.float64,
+) -> Labels:
+    """The stated facts of some predicates as labels; what is not stated is unknown.
+
+    Raises:
+        DataError: a predicate is not declared.
+    """
+    index, truth, sorts = {}, {}, {}
+    for name in predicates:
+        decl = signature.predicates[_known(name, signature.predicates)]
+        sorts[name] = decl.sorts
+        rows = facts.rows.get(name)
+        if rows is None:
+            index[name] = torch.zeros(len(decl.sorts) + 2, 0, dtype=torch.int64)
+            truth[name] = torch.zeros(0, dtype=dtype)
+            continue
+        whole = _in_every_trace(rows, len(facts.traces))
+        cells = np.vstack([whole.trace, *whole.args.T, np.maximum(whole.time, 0)])
+        index[name] = torch.from_numpy(cells.astype(np.int64))
+        truth[name] = torch.tensor(whole.value, dtype=dtype)
+    return Labels(index, truth, sorts, frozenset(facts.local))
+
+
+def concat(*parts: Labels) -> Labels:
+    """The facts of all parts; those of one predicate come in the order of the parts.
+
+    Raises:
+        DataError: the parts disagree on the sorts of a predicate, or on which sorts are local.
+    """
+    if len({part.local for part in parts}) > 1:
+        raise DataError("labels with different local sorts cannot be put together")
+    sorts: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for name, own in part.sorts.items():
+            if sorts.setdefault(name, own) != own:
+                raise DataError(f"labels of '{name}' have arguments of different sorts")
+
+    def joined(pick: Callable[[Labels], dict[str, Tensor]]) -> dict[str, Tensor]:
+        found: dict[str, list[Tensor]] = {}
+        for part in parts:
+            for name, tensor in pick(part).items():
+                found.setdefault(name, []).append(tensor)
+        return {name: torch.cat(tensors, dim=-1) for name, tensors in found.items()}
+
+    local = parts[0].local if parts else frozenset[str]()
+    return Labels(joined(lambda p: p.index), joined(lambda p: p.truth), sorts, local)
+
+
+def _in_every_trace(rows: Rows, traces: int) -> Rows:
+    """Facts that name no trace, once for each."""
+    every = rows.trace == EVERY
+    if not every.any():
+        return rows
+    index = np.repeat(np.arange(len(every)), np.where(every, traces, 1))
+    trace = rows.trace[index]
+    trace[trace == EVERY] = np.tile(np.arange(traces), int(every.sum()))
+    return replace(rows.take(index), trace=trace)
+
+
+def _known(name: str, predicates: Iterable[str]) -> str:
+    if name not in (known := list(predicates)):
+        hint = did_you_mean(name, known) or f"there are {listing(known)}"
+        raise DataError(f"no predicate '{name}' to label; {hint}")
+    return name

@@ -1,0 +1,260 @@
+"""Rows of many tables put together: traces, repeated and contradicting facts, lengths, numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from fotltn.errors import Diagnostic, Severity
+from fotltn.grounding.cells import Bools, Floats, Ints
+from fotltn.grounding.collect import EVERY, Collector, Kind, Part, Rows, Symbol
+from fotltn.grounding.read import Place
+from fotltn.logic.core import REAL
+
+#: What becomes of facts that contradict each other.
+Conflict = Literal["error", "mean", "first", "last", "majority"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many facts were repeated, and how many contradictions were settled, by symbol."""
+
+    repeated: Counter[tuple[str, str]] = field(default_factory=Counter)
+    settled: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def warnings(self, how: Conflict) -> tuple[Diagnostic, ...]:
+        """What was counted, in words."""
+        said = [
+            *(f"{who}: {n} repeated {_many(what, n)}" for (who, what), n in self.repeated.items()),
+            *(
+                f"{who}: {n} contradicting {_many(what, n)} settled by '{how}'"
+                for (who, what), n in self.settled.items()
+            ),
+        ]
+        return tuple(Diagnostic(text, severity=Severity.WARNING) for text in said)
+
+
+def _many(what: str, count: int) -> str:
+    return what if count == 1 else f"{what}s"
+
+
+def _counted(symbol: Symbol) -> tuple[str, str]:
+    if symbol.kind == Kind.FEATURE:
+        return f"features of '{symbol.sorts[0]}'", "value"
+    return f"'{symbol.name}'", "fact"
+
+
+def spread(collector: Collector, symbol: Symbol, part: Part, local: Collection[str]) -> Part:
+    """Facts without a trace: of the only one, or, if static, of every trace."""
+    rows, place, numbers = part
+    traces = len(collector.traces.numbers)
+    every = rows.trace == EVERY
+    own = next((sort for sort in symbol.mentions if sort in local), None)
+    if traces == 1 or (symbol.kind == Kind.RELATION and own is None):
+        return part._replace(rows=replace(rows, trace=np.where(every, 0, rows.trace)))
+    if not every.any():
+        return part
+    if not symbol.static or own is not None:
+        text = f"'{symbol.name}' has no trace, but other facts have"
+        if own is not None:
+            who = f"'{symbol.name}' has no trace"
+            if symbol.kind == Kind.RELATION:
+                who = f"the relation '{symbol.name}' is the same in all traces"
+            text = f"{who}, but entities of the sort '{own}' belong to one each"
+        for i in np.flatnonzero(every):
+            collector.complain_once(place, int(numbers[i]), text)
+        return part
+    times = np.where(every, traces, 1)
+    repeated = np.repeat(np.arange(len(every)), times)
+    trace = np.where(
+        every[repeated],
+        np.arange(len(repeated)) - np.repeat(times.cumsum() - times, times),
+        rows.trace[repeated],
+    )
+    return Part(replace(rows.take(repeated), trace=trace), place, numbers[repeated])
+
+
+def join(parts: Sequence[Part]) -> Rows:
+    """Rows of several parts, one after the other."""
+    return Rows(
+        *(np.concatenate([getattr(p.rows, part) for p in parts]) for part in Rows.__slots__)
+    )
+
+
+def unique(
+    collector: Collector, key: str, parts: Sequence[Part], how: Conflict, tally: Tally
+) -> Rows:
+    """Each fact once; a relation keeps its tuples as they are, since they are a list."""
+    symbol = collector.symbols[key]
+    whole = join(parts)
+    if symbol.kind in (Kind.RELATION, Kind.EXISTENCE):
+        return whole
+    first, inverse = _groups(whole)
+    if len(first) == len(whole.value):
+        return whole
+    places = [(part.place, int(r)) for part in parts for r in part.numbers]
+
+    def count(index: Ints) -> int:
+        """How many rows of the tables these are: one in several traces counts once."""
+        return len({(places[i][0].name, places[i][0].column, places[i][1]) for i in index})
+
+    clash = np.flatnonzero(whole.value != whole.value[first[inverse]])
+    differ = np.zeros(len(first), dtype=bool)
+    differ[inverse[clash]] = True
+    again = np.setdiff1d(np.arange(len(inverse)), first)
+    again = again[~differ[inverse[again]]]
+    if len(again) and key not in collector.quiet:
+        tally.repeated[_counted(symbol)] += count(again)
+    value = whole.value[first]
+    if len(clash) and (how == "error" or (how == "mean" and not symbol.numeric)):
+        told = set()
+        for i in clash:
+            place, row = places[i]
+            if (place.name, place.column, row) in told:  # the same in another trace
+                continue
+            told.add((place.name, place.column, row))
+            original = int(first[inverse[i]])
+            _contradiction(collector, symbol, whole, (int(i), original), places, how)
+    elif len(clash):
+        tally.settled[_counted(symbol)] += count(first[differ])
+        value = np.where(differ, _settled(whole.value, first, inverse, how), value)
+    order = np.argsort(first)
+    return replace(whole.take(first[order]), value=value[order])
+
+
+def distinct(part: Part) -> Part:
+    """Rows that differ in something, for tables in which one fact is in many rows."""
+    rows = part.rows
+    cells = np.column_stack([rows.trace, rows.args, rows.time, rows.value])
+    kept = np.sort(np.unique(cells, axis=0, return_index=True)[1])
+    return Part(rows.take(kept), part.place, part.numbers[kept])
+
+
+def _groups(rows: Rows) -> tuple[Ints, Ints]:
+    """The first row of each fact, and for each row the number of its fact."""
+    columns = [rows.trace, *rows.args.T, rows.time + 1]
+    sizes = [int(c.max(initial=0)) + 1 for c in columns]
+    keys = np.zeros(len(rows.time), dtype=np.int64)
+    if math.prod(sizes) < 2**62 and all(int(c.min(initial=0)) >= 0 for c in columns):
+        for column, size in zip(columns, sizes, strict=True):
+            keys = keys * size + column
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    else:
+        _, first, inverse = np.unique(
+            np.column_stack(columns), axis=0, return_index=True, return_inverse=True
+        )
+    return first, inverse.reshape(-1)
+
+
+def _settled(value: Floats, first: Ints, inverse: Ints, how: Conflict) -> Floats:
+    """One value for each fact, from those of all its rows."""
+    if how == "mean":
+        return np.bincount(inverse, weights=value) / np.bincount(inverse)
+    if how == "first":
+        return value[first]
+    if how == "last":
+        last = np.zeros(len(first), dtype=np.int64)
+        np.maximum.at(last, inverse, np.arange(len(inverse)))
+        return value[last]
+    pairs = np.column_stack([inverse, value])
+    found, place, votes = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    order = np.lexsort((place, -votes, found[:, 0]))  # of equally many, the earliest
+    ahead = np.unique(found[order, 0], return_index=True)[1]
+    best: Floats = found[order[ahead], 1]
+    return best
+
+
+def _contradiction(
+    collector: Collector,
+    symbol: Symbol,
+    rows: Rows,
+    pair: tuple[int, int],
+    places: Sequence[tuple[Place, int]],
+    how: Conflict,
+) -> None:
+    here, there = pair
+    place, row = places[here]
+    other, other_row = places[there]
+    name = f"the feature '{symbol.name}'" if symbol.kind == Kind.FEATURE else f"'{symbol.name}'"
+    one = "a fact has one truth value" if symbol.kind == Kind.PREDICATE else "a fact has one value"
+    hint = f"{one}: remove one of the two rows"
+    if how == "mean":
+        hint = "only numbers have a mean: take 'first', 'last' or 'majority', or remove one row"
+    collector.complain(
+        place,
+        row,
+        f"{name} is {_shown(collector, symbol, rows.value[here])} here, but "
+        f"{_shown(collector, symbol, rows.value[there])} at {other.at(other_row)}",
+        hint,
+    )
+
+
+def _shown(collector: Collector, symbol: Symbol, value: float) -> str:
+    if symbol.categories is not None:
+        return f"'{symbol.categories[int(value)]}'"
+    if symbol.result != REAL:
+        return f"'{list(collector.entities[symbol.result].numbers)[int(value)]}'"
+    return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
+
+
+def lengths(collector: Collector, horizon: int | None) -> tuple[int, ...]:
+    """The number of time points of each trace: the horizon, or up to its last row."""
+    last = np.zeros(max(1, len(collector.traces.numbers)), dtype=np.int64)
+    for key, parts in collector.parts.items():
+        name = collector.symbols[key].name
+        for rows, place, numbers in parts:
+            np.maximum.at(last, np.where(rows.trace == EVERY, 0, rows.trace), rows.time)
+            late: Bools = rows.time >= (horizon if horizon and horizon > 0 else np.inf)
+            for i in np.flatnonzero(late):
+                text = f"has the time {rows.time[i]}, beyond the horizon of {horizon} points"
+                collector.complain_once(place, int(numbers[i]), f"'{name}' {text}")
+    if horizon is None:
+        return tuple(int(t) + 1 for t in last)
+    if horizon < 1:
+        collector.complain(None, None, f"the horizon must be at least 1, not {horizon}")
+    return tuple(horizon for _ in last)
+
+
+def localise(
+    collector: Collector, rows: dict[str, Rows], sort: str
+) -> tuple[dict[str, Rows], tuple[tuple[str, ...], ...]]:
+    """Number the entities of a sort within each trace, in order of first appearance there."""
+    names = list(collector.entities[sort].numbers)
+    size = max(1, len(names))
+    seen = [np.zeros(0, dtype=np.int64)]
+    for key, part in rows.items():
+        symbol = collector.symbols[key]
+        seen += [part.trace * size + part.args[:, i] for i in _places(symbol, sort)]
+        if symbol.result == sort:
+            seen.append(part.trace * size + part.value.astype(np.int64))
+    known, first = np.unique(np.concatenate(seen), return_index=True)
+    order = np.lexsort((first, known // size))
+    trace = known[order] // size
+    number = np.zeros(len(known), dtype=np.int64)
+    number[order] = np.arange(len(known)) - np.searchsorted(trace, trace)
+
+    def renumber(trace: Ints, entity: Ints) -> Ints:
+        return number[np.searchsorted(known, trace * size + entity)]
+
+    renumbered = {}
+    for key, part in rows.items():
+        symbol = collector.symbols[key]
+        args, value = part.args.copy(), part.value
+        for i in _places(symbol, sort):
+            args[:, i] = renumber(part.trace, args[:, i])
+        if symbol.result == sort:
+            value = renumber(part.trace, value.astype(np.int64)).astype(np.float64)
+        renumbered[key] = replace(part, args=args, value=value)
+    traces: list[list[str]] = [[] for _ in collector.traces.numbers]
+    for code in known[order].tolist():
+        traces[code // size].append(names[code % size])
+    return renumbered, tuple(tuple(t) for t in traces)
+
+
+def _places(symbol: Symbol, sort: str) -> list[int]:
+    return [i for i, own in enumerate(symbol.sorts) if own == sort]

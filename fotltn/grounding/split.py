@@ -1,0 +1,181 @@
+"""Labels in two groups, and labels with errors put in, each by a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.labels import Labels
+
+K = TypeVar("K")
+
+
+def split(
+    labels: Labels,
+    share: float,
+    *,
+    by: Literal["facts", "entities", "traces"] = "facts",
+    seed: int,
+    stratified: bool = True,
+    sort: str | None = None,
+) -> tuple[Labels, Labels]:
+    """Labels in two groups; each keeps the order of its facts.
+
+    The groups depend on the labels and the seed only, not on other random numbers.
+
+    Args:
+        labels: what to split.
+        share: of the facts, entities or traces, for the first group. Their number is rounded.
+        by: what is drawn. By entities, a fact that mentions an entity of the second group is in
+            the second group, all other facts are in the first. Entities and traces are those that
+            labels mention.
+        seed: of the draw.
+        stratified: by facts, both groups get their share of each predicate's true facts (of degree
+            0.5 or more) and of its false ones, up to rounding.
+        sort: by entities, their sort; it may be left out if labels mention just one.
+
+    Raises:
+        DataError: the share is none, or entities of such a sort are not mentioned.
+    """
+    _check_share("share", share)
+    generator = _generator(seed)
+    match by:
+        case "facts":
+            first = _by_facts(labels, share, stratified, generator)
+        case "entities":
+            first = _by_entities(labels, share, _sort(labels, sort), generator)
+        case "traces":
+            groups = {name: index[0] for name, index in labels.index.items()}
+            first = {n: ~found for n, found in _second(groups, share, generator).items()}
+        case _:
+            raise DataError(f"labels are split by facts, entities or traces, not by '{by}'")
+    return labels.take(first), labels.take({name: ~mask for name, mask in first.items()})
+
+
+def flip(
+    labels: Labels,
+    rate: float,
+    seed: int,
+    *,
+    predicates: Iterable[str] | None = None,
+    exact: bool = False,
+) -> tuple[Labels, dict[str, Tensor]]:
+    """Put errors into labels: a degree y becomes 1 - y.
+
+    Args:
+        labels: what to put errors into; they stay as they are.
+        rate: the probability of an error, for each fact by itself.
+        seed: of the draw.
+        predicates: those that get errors; without it, all.
+        exact: flip as many facts of each predicate as the rate says, rounded.
+
+    Returns:
+        The labels with errors, and for each predicate a mask of the facts that were flipped.
+
+    Raises:
+        DataError: the rate is none, or a predicate has no labels.
+    """
+    _check_share("rate", rate)
+    generator = _generator(seed)
+    chosen = labels.truth if predicates is None else labels.only(predicates).truth
+    flipped = {n: torch.zeros(t.shape[0], dtype=torch.bool) for n, t in labels.truth.items()}
+    for name in chosen:
+        count = labels.truth[name].shape[0]
+        if exact:
+            drawn = torch.randperm(count, generator=generator)[: round(rate * count)]
+            flipped[name][drawn] = True
+        else:
+            draws = torch.rand(count, generator=generator, dtype=torch.float64)
+            flipped[name] = draws < rate
+    flipped = {n: mask.to(labels.truth[n].device) for n, mask in flipped.items()}
+    truth = {n: torch.where(flipped[n], 1 - t, t) for n, t in labels.truth.items()}
+    return replace(labels, truth=truth), flipped
+
+
+def _by_facts(
+    labels: Labels, share: float, stratified: bool, generator: torch.Generator
+) -> dict[str, Tensor]:
+    sizes = [truth.shape[0] for truth in labels.truth.values()]
+    if not sizes:
+        return {}
+    whole = torch.cat([truth.cpu() for truth in labels.truth.values()])
+    groups = torch.zeros(len(whole), dtype=torch.int64)
+    if stratified:
+        predicate = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+        groups = 2 * predicate + (whole >= 0.5)
+    members = [(groups == group).nonzero()[:, 0] for group in groups.unique().tolist()]
+    first = torch.zeros(len(whole), dtype=torch.bool)
+    for group, count in zip(members, _counts([len(m) for m in members], share), strict=True):
+        order = torch.randperm(len(group), generator=generator)
+        first[group[order[:count]]] = True
+    masks = zip(labels.truth.items(), first.split(sizes), strict=True)
+    return {name: mask.to(truth.device) for (name, truth), mask in masks}
+
+
+def _counts(sizes: list[int], share: float) -> list[int]:
+    """Whole shares that sum to the rounded share of the sum: largest remainders are rounded up."""
+    counts = [math.floor(share * size) for size in sizes]
+    rests = [share * size - count for size, count in zip(sizes, counts, strict=True)]
+    order = sorted(range(len(sizes)), key=lambda i: -rests[i])
+    for i in order[: round(share * sum(sizes)) - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def _by_entities(
+    labels: Labels, share: float, sort: str, generator: torch.Generator
+) -> dict[str, Tensor]:
+    largest = max((int(i.max()) for i in labels.index.values() if i.numel()), default=0) + 1
+    places: dict[tuple[str, int], Tensor] = {}
+    for name, sorts in labels.sorts.items():
+        for place, own in enumerate(sorts):
+            if own == sort:
+                trace, entity = labels.index[name][0], labels.index[name][1 + place]
+                places[name, place] = trace * largest + entity if sort in labels.local else entity
+    second = _second(places, share, generator)
+    first = {n: torch.ones_like(t, dtype=torch.bool) for n, t in labels.truth.items()}
+    for (name, _), found in second.items():
+        first[name] = first[name] & ~found
+    return first
+
+
+def _second(
+    groups: Mapping[K, Tensor], share: float, generator: torch.Generator
+) -> dict[K, Tensor]:
+    """For columns of numbers, where one is that is not drawn for the first group."""
+    if not groups:
+        return {}
+    members = torch.cat([column.cpu() for column in groups.values()]).unique()
+    order = torch.randperm(len(members), generator=generator)
+    second = members[order[round(share * len(members)) :]]
+    return {key: torch.isin(column, second.to(column.device)) for key, column in groups.items()}
+
+
+def _sort(labels: Labels, sort: str | None) -> str:
+    known = list(dict.fromkeys(s for sorts in labels.sorts.values() for s in sorts))
+    if sort is None:
+        if len(known) != 1:
+            message = f"say of which sort the entities are that are drawn: {listing(known)}"
+            raise DataError(message)
+        return known[0]
+    if sort not in known:
+        hint = did_you_mean(sort, known) or f"there are {listing(known)}"
+        raise DataError(f"no labels mention entities of sort '{sort}'; {hint}")
+    return sort
+
+
+def _check_share(what: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise DataError(f"the {what} must be a number from 0 to 1, not {value}")
+
+
+def _generator(seed: int) -> torch.Generator:
+    if not 0 <= seed < 2**63:
+        raise DataError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
+    return torch.Generator().manual_seed(seed)

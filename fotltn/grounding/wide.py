@@ -1,0 +1,350 @@
+"""Wide tables: one row an entity (and time), with a column for each predicate and feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from fotltn.errors import did_you_mean, listing
+from fotltn.grounding.cells import A_TIME, Ints, numbers, times, where
+from fotltn.grounding.collect import Collector, Kind, Part, Rows, Symbol
+from fotltn.grounding.facts import Facts, assemble
+from fotltn.grounding.features import Features, features
+from fotltn.grounding.frames import Source, read_sources
+from fotltn.grounding.long import collect_long, read_symbol, read_traces
+from fotltn.grounding.merge import Conflict, distinct
+from fotltn.grounding.read import Place, as_text
+from fotltn.logic.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A fixed entity as an argument, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wide:
+    """What the columns of a wide table are; columns that are not named here are not read.
+
+    Args:
+        source: a file by name, a data frame, or a mapping from columns to lists.
+        sort: of the entities that rows are about.
+        entity: the column with their names.
+        time: the column with the time; without it, the table is static.
+        trace: the column with the trace; without it, rows are of the only trace, or, if the table
+            is static, of every trace.
+        predicates: predicates, or functions, by column. A cell is a degree, true or false (of a
+            function, its result). An empty cell states nothing.
+        arguments: for a column among `predicates`, the columns of the arguments, or fixed
+            entities. Without it, the entity of the row is the only argument.
+        features: columns with numbers, or true and false, none empty.
+        categories: for a column with text among `features`, all that it may hold. Each category
+            is a feature of its own, 1 where the cell holds it.
+        presence: a predicate of one entity that is true where there is a row.
+
+    A predicate or function of a table with times may be static, or leave the entity of the row
+    out. Then many rows state the same fact, and they must agree.
+    """
+
+    source: Source
+    sort: str
+    entity: str
+    time: str | None = None
+    trace: str | None = None
+    predicates: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, Sequence[str | Entity]] = field(default_factory=dict)
+    features: Sequence[str] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    presence: str | None = None
+
+
+def read_wide(
+    tables: Iterable[Wide],
+    signature: Signature,
+    *,
+    facts: Iterable[Source] = (),
+    horizon: int | None = None,
+    local: Sequence[str] = (),
+    on_conflict: Conflict = "error",
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Facts, dict[str, Features]]:
+    """Read wide tables, and long ones with them, as one set of facts, and features by sort.
+
+    Tables of one sort with the same feature are parts of one table of that feature. A feature
+    needs a value wherever the entity is there: at each time of each trace, or, if any table of
+    the sort names a presence predicate, where that is true. Elsewhere features are 0.
+
+    Args:
+        tables: the wide tables.
+        signature: what the facts may be about.
+        facts: long tables, read before the wide ones.
+        horizon: the number of time points of every trace, as in `read_facts`.
+        local: sorts whose entities are numbered within each trace, as in `read_facts`.
+        on_conflict: what becomes of rows that contradict each other, in facts and in features, as
+            in `read_facts`.
+        dtype: of the features.
+
+    Raises:
+        DataError: with the file, row, column, value and expectation of every bad cell (20 at
+            most), or with a feature that has no value.
+    """
+    listed, long = list(tables), list(facts)
+    collector = Collector(signature)
+    sources = read_sources([*long, *(wide.source for wide in listed)])
+    for number, (place, table) in enumerate(sources):
+        if number < len(long):
+            collect_long(collector, place, table)
+        else:
+            collect_wide(collector, listed[number - len(long)], place, table)
+    found, rows = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
+    present: dict[str, list[str]] = {}
+    for wide in listed:
+        if wide.presence is not None:
+            present.setdefault(wide.sort, []).append(wide.presence)
+    return found, features(rows, collector.symbols, found, present, dtype)
+
+
+def collect_wide(collector: Collector, wide: Wide, place: Place, raw: pa.Table) -> None:
+    """Collect the facts and features of a wide table."""
+    collector.begin(place)
+    before = collector.count
+    _check_columns(collector, wide, place, raw.column_names)
+    for column, name in wide.predicates.items():
+        _check_symbol(collector, wide, place, column, name)
+    if wide.presence is not None:
+        _check_presence(collector, wide, place, wide.presence)
+    if collector.count > before:
+        return
+    table = raw.select(sorted(_columns(wide), key=raw.column_names.index))
+    typed = [c for c in wide.features if c not in wide.categories and _numeric(table.column(c))]
+    text = as_text(place, table.drop_columns([c for c in typed if c not in _texts(wide)]))
+    rows = _rows(collector, wide, place, table, text)
+    text, table = text.take(pa.array(rows)), table.take(pa.array(rows))
+    base = _existence(collector, wide, place, text, rows)
+    for column, name in wide.predicates.items():
+        _collect_predicate(collector, wide, place, text, rows, column, name)
+    for column in wide.features:
+        cells = table.column(column) if column in typed else text.column(column)
+        _collect_feature(collector, wide, base, column, cells)
+
+
+def _texts(wide: Wide) -> set[str]:
+    """The columns that are read as text."""
+    named = {c for args in wide.arguments.values() for c in args if isinstance(c, str)}
+    own = {c for c in (wide.entity, wide.time, wide.trace) if c is not None}
+    return own | named | set(wide.predicates) | set(wide.categories)
+
+
+def _columns(wide: Wide) -> set[str]:
+    return _texts(wide) | set(wide.features)
+
+
+def _numeric(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    )
+
+
+# --- whether the columns fit the signature ---------------------------------------------------
+
+
+def _check_columns(collector: Collector, wide: Wide, place: Place, found: Sequence[str]) -> None:
+    if wide.sort not in collector.entities:
+        known = collector.entities
+        hint = did_you_mean(wide.sort, known) or f"declared: {listing(known)}"
+        collector.complain(place, None, f"unknown sort '{wide.sort}' of a wide table", hint)
+    for column in sorted(_columns(wide)):
+        if column not in found:
+            hint = did_you_mean(column, found) or f"there are {listing(found)}"
+            collector.complain(place, None, f"no column '{column}'", hint)
+        elif list(found).count(column) > 1:
+            collector.complain(place, None, f"the column '{column}' occurs twice")
+    for column in wide.arguments:
+        if column not in wide.predicates:
+            message = f"arguments are given for the column '{column}', which is no predicate"
+            collector.complain(place, None, message)
+    for column in wide.features:
+        if list(wide.features).count(column) > 1:
+            collector.complain(place, None, f"the feature '{column}' is named twice")
+            break
+    for column, words in wide.categories.items():
+        if column not in wide.features:
+            message = f"categories are given for the column '{column}', which is no feature"
+            collector.complain(place, None, message)
+        if not words or len(set(words)) < len(words):
+            message = f"the categories of '{column}' must be some words, each once"
+            collector.complain(place, None, message)
+
+
+def _arguments(wide: Wide, column: str) -> Sequence[str | Entity]:
+    return wide.arguments.get(column, (wide.entity,))
+
+
+def _check_symbol(collector: Collector, wide: Wide, place: Place, column: str, name: str) -> None:
+    at = replace(place, column=column)
+    known = [*collector.signature.predicates, *collector.signature.functions]
+    if name not in known:
+        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
+        collector.complain(at, None, f"unknown predicate '{name}'", hint)
+        return
+    symbol = collector.symbols[name]
+    given = _arguments(wide, column)
+    if len(given) != len(symbol.sorts):
+        takes = f"{len(symbol.sorts)} argument{'s' * (len(symbol.sorts) != 1)}"
+        hint = "say which columns, or fixed entities, are its arguments"
+        message = f"'{name}' takes {takes}, but the table gives {len(given)}"
+        collector.complain(at, None, message, hint)
+        return
+    for argument, sort in zip(given, symbol.sorts, strict=True):
+        if argument == wide.entity and sort != wide.sort:
+            message = f"'{name}' takes a '{sort}', but '{wide.entity}' is of sort '{wide.sort}'"
+            collector.complain(at, None, message)
+    if wide.time is None and not symbol.static:
+        message = f"'{name}' changes over time, but the table has no column for the time"
+        collector.complain(at, None, message)
+
+
+def _check_presence(collector: Collector, wide: Wide, place: Place, name: str) -> None:
+    decl = collector.signature.predicates.get(name)
+    if decl is None:
+        known = collector.signature.predicates
+        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
+        collector.complain(place, None, f"unknown predicate '{name}' for presence", hint)
+    elif decl.sorts != (wide.sort,):
+        sorts = ", ".join(decl.sorts)
+        message = f"presence takes a predicate of one '{wide.sort}', not '{name}({sorts})'"
+        collector.complain(place, None, message)
+    elif wide.time is None and not decl.static:
+        message = f"'{name}' changes over time, but the table has no column for the time"
+        collector.complain(place, None, message)
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+def _rows(collector: Collector, wide: Wide, place: Place, table: pa.Table, text: pa.Table) -> Ints:
+    """The rows that have an entity and a time, after complaints about others."""
+    good = np.ones(table.num_rows, dtype=bool)
+    for row in where(pc.is_null(text.column(wide.entity))):
+        good[row] = False
+        cells = [
+            table.column(c)[int(row)] for c in table.column_names if c not in text.column_names
+        ]
+        cells += [text.column(c)[int(row)] for c in text.column_names]
+        if any(cell.is_valid for cell in cells):  # else an empty line
+            at = replace(place, column=wide.entity)
+            collector.complain(at, int(row), f"empty; expected an entity of sort '{wide.sort}'")
+    if wide.time is not None:
+        column = text.column(wide.time)
+        at = replace(place, column=wide.time)
+        wrong = times(column)[1]
+        for row in np.flatnonzero(wrong & good):
+            cell = column[int(row)].as_py()
+            what = "empty" if cell is None else f"'{cell}' is no time"
+            collector.complain(at, int(row), f"{what}; expected {A_TIME}")
+        good &= ~wrong
+    return np.flatnonzero(good)
+
+
+def _existence(collector: Collector, wide: Wide, place: Place, text: pa.Table, rows: Ints) -> Part:
+    """Collect that entities are there, and where the presence predicate is true."""
+    entity = collector.entities[wide.sort].encode(text.column(wide.entity))
+    time = np.full(len(rows), -1, dtype=np.int64)
+    if wide.time is not None:
+        time = times(text.column(wide.time))[0]
+    trace = read_traces(collector, _renamed(wide, text))
+    part = Part(Rows(trace, entity[:, None], time, np.ones(len(rows))), place, rows)
+    key = f"rows of {wide.sort}, {'static' if wide.time is None else 'over time'}"
+    collector.symbols[key] = Symbol(wide.sort, Kind.EXISTENCE, (wide.sort,), wide.time is None)
+    collector.add(key, part)
+    if wide.presence is not None:
+        collector.quiet.add(wide.presence)
+        static = collector.symbols[wide.presence].static
+        there = replace(part.rows, time=np.full_like(time, -1)) if static else part.rows
+        collector.add(wide.presence, distinct(part._replace(rows=there)))
+    return part
+
+
+def _renamed(wide: Wide, text: pa.Table) -> pa.Table:
+    """The columns for trace and time under the names that they have in a long table."""
+    kept = {"time": wide.time, "trace": wide.trace}
+    columns = {new: text.column(old) for new, old in kept.items() if old is not None}
+    return pa.table(columns) if columns else text.select([])
+
+
+def _collect_predicate(
+    collector: Collector,
+    wide: Wide,
+    place: Place,
+    text: pa.Table,
+    rows: Ints,
+    column: str,
+    name: str,
+) -> None:
+    symbol = collector.symbols[name]
+    stated = where(pc.is_valid(text.column(column)))
+    table, numbers = text.take(pa.array(stated)), rows[stated]
+    arguments = _arguments(wide, column)
+    columns = {}
+    before = collector.count
+    for number, argument in enumerate(arguments, 1):
+        if isinstance(argument, Entity):
+            columns[f"arg{number}"] = pa.array([argument.name] * len(numbers), pa.string())
+            continue
+        columns[f"arg{number}"] = table.column(argument)
+        for i in where(pc.is_null(table.column(argument))):
+            message = f"empty; '{name}' needs an argument of sort '{symbol.sorts[number - 1]}'"
+            collector.complain(replace(place, column=argument), int(numbers[i]), message)
+    if collector.count > before or not len(numbers):
+        return
+    named = _renamed(wide, table)
+    columns |= {c: named.column(c) for c in named.column_names if c == "trace" or not symbol.static}
+    columns["value" if symbol.kind == Kind.FUNCTION else "truth"] = table.column(column)
+    at = replace(place, column=column)
+    part = read_symbol(collector, name, at, pa.table(columns), numbers, ())
+    if part is None:
+        return
+    repeats = wide.entity not in arguments or (symbol.static and wide.time is not None)
+    collector.add(name, distinct(part) if repeats else part)
+
+
+def _collect_feature(
+    collector: Collector, wide: Wide, base: Part, column: str, cells: pa.ChunkedArray
+) -> None:
+    at = replace(base.place, column=column)
+    words = wide.categories.get(column)
+    static = wide.time is None
+    symbol = Symbol(
+        column,
+        Kind.FEATURE,
+        (wide.sort,),
+        static,
+        categories=None if words is None else tuple(words),
+    )
+    key = f"feature {column} of {wide.sort}"
+    other = collector.symbols.setdefault(key, symbol)
+    if other != symbol:
+        what = "other categories" if other.static == static else "a time" if static else "no time"
+        collector.complain(at, None, f"another table has the feature '{column}' with {what}")
+        return
+    if words is None:
+        values, expected = numbers(cells), "a finite number"
+    else:
+        known = {word: float(i) for i, word in enumerate(words)}
+        values = np.array([known.get(c, np.nan) for c in cells.to_pylist()], dtype=np.float64)
+        expected = f"one of {listing(words)}"
+    wrong = np.flatnonzero(~np.isfinite(values))
+    for i in wrong:
+        cell = cells[int(i)].as_py()
+        what = "empty" if cell is None else f"the feature is '{cell}'"
+        collector.complain(at, int(base.numbers[i]), f"{what}; expected {expected}")
+    if not len(wrong):
+        collector.add(key, Part(replace(base.rows, value=values), at, base.numbers))
