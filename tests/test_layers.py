@@ -18,7 +18,7 @@ PACKAGE = ROOT / "fotltn"
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
     "errors", "memory", "tree", "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan", "engine",
-    "evaluation", "grounding", "learn",
+    "evaluation", "grounding", "networks", "learn",
     "project", "fotltn", "experiments", "cli", "__main__",
 )  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Learning: predicates from facts and axioms."""

@@ -1,0 +1,189 @@
+"""Folders of files that are put in place as a whole, or not at all.
+
+A new folder NAME is written in four steps, beside its place:
+
+1. its files go into `.NAME.TOKEN.tmp`, each flushed to disk;
+2. an old NAME, if there is one, is renamed to `.NAME.TOKEN.old`;
+3. `.NAME.TOKEN.tmp` is renamed to NAME;
+4. `.NAME.TOKEN.old` is removed.
+
+A process may be killed anywhere. Before step 2 the old folder is in place, after step 3 the new
+one. Between the two there is no NAME, but a `.tmp` and an `.old` of one token. That happens at no
+other moment, and then both are complete: who reads takes the `.tmp`. The next write finishes what
+was begun and removes what was left behind.
+
+Those who write into a folder wait for each other, and those who read wait for them. They hold a
+lock on the folder around NAME, which the system gives back when a process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from fotltn.errors import DataError
+
+_DRAFT = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{16})\.(?P<state>tmp|old)")
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # the file system has no such thing for folders
+
+
+def _beside(target: Path, token: str, state: str) -> Path:
+    return target.with_name(f".{target.name}.{token}.{state}")
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
+    """Wait until nobody writes (or, exclusive, reads) in a folder, and keep it so.
+
+    Where a folder cannot be locked, nothing is waited for.
+    """
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+
+
+def place(target: Path, files: Mapping[str, bytes]) -> None:
+    """Put a folder of files in place of whatever is there, within the lock of its parent.
+
+    If an OSError ends it, the old folder is back in place, and nothing else is left.
+    """
+    token = secrets.token_hex(8)
+    draft, old = _beside(target, token, "tmp"), _beside(target, token, "old")
+    try:
+        os.mkdir(draft)
+        for name, data in files.items():
+            _write_file(draft / name, data)
+        _sync(draft)
+        if os.path.lexists(target):
+            os.rename(target, old)
+        os.rename(draft, target)
+        try:
+            _sync(target.parent)
+        except OSError:
+            os.rename(target, draft)
+            raise
+    finally:
+        if os.path.lexists(old) and not os.path.lexists(target):
+            os.rename(old, target)
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def discard(target: Path) -> None:
+    """Remove a folder at one stroke, within the lock of its parent."""
+    old = _beside(target, secrets.token_hex(8), "old")
+    os.rename(target, old)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def settle(parent: Path, owned: Callable[[str], bool]) -> None:
+    """Finish interrupted writes of the folders whose names are owned, within the lock."""
+    found = [(m, parent / m.string) for m in _drafts(parent) if owned(m["name"])]
+    for match, draft in found:
+        target = parent / match["name"]
+        if match["state"] == "tmp" and _interrupted(target, match["token"]):
+            os.rename(draft, target)
+            _sync(parent)
+    for _, draft in found:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def present(target: Path) -> list[Path]:
+    """Where the files of a folder are, the best place first; nowhere if there is none."""
+    if os.path.lexists(target):
+        return [target]
+    found = [m for m in _drafts(target.parent) if m["name"] == target.name]
+    tokens = dict.fromkeys(m["token"] for m in found if _interrupted(target, m["token"]))
+    return [_beside(target, token, state) for token in tokens for state in ("tmp", "old")]
+
+
+def names(parent: Path) -> set[str]:
+    """The names of all folders in a folder, with those whose replacement was interrupted."""
+    cut = {m["name"] for m in _drafts(parent) if _interrupted(parent / m["name"], m["token"])}
+    return cut | {n for n in os.listdir(parent) if not _DRAFT.fullmatch(n)}
+
+
+def _drafts(parent: Path) -> list[re.Match[str]]:
+    try:
+        found = sorted(os.listdir(parent))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [match for name in found if (match := _DRAFT.fullmatch(name))]
+
+
+def _interrupted(target: Path, token: str) -> bool:
+    """Whether a write stopped between its second step and its third."""
+    return not os.path.lexists(target) and all(
+        os.path.lexists(_beside(target, token, state)) for state in ("tmp", "old")
+    )
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync(folder: Path) -> None:
+    """Flush the names in a folder to disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def read_file(path: Path, *, limit: int, size: int | None = None) -> bytes:
+    """The bytes of a plain file, which must not be a link, nor larger than a limit.
+
+    Args:
+        path: the file.
+        limit: the most bytes that are read.
+        size: how many bytes it must have, if that is known.
+
+    Raises:
+        DataError: it is another thing than a plain file, or of another size.
+        OSError: it cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DataError(f"cannot read {path}: it is a link, not a plain file") from None
+        raise
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"cannot read {path}: it is not a plain file")
+        if size is not None and status.st_size != size:
+            what = "it is cut short" if status.st_size < size else "it has been changed"
+            raise DataError(
+                f"cannot read {path}: it has {status.st_size:,} bytes, not {size:,}; {what}"
+            )
+        if status.st_size > limit:
+            raise DataError(
+                f"cannot read {path}: it has {status.st_size:,} bytes; at most {limit:,} are read"
+            )
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(status.st_size)
+    finally:
+        os.close(handle)

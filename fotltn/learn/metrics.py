@@ -1,0 +1,374 @@
+"""How good predictions are, and how far axioms are satisfied.
+
+Predictions are compared with facts that are true or false. Every metric is a number with, where it
+is undefined, the reason: then its value is NaN. Predictions that are no numbers are an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fotltn.errors import DataError
+
+Array = np.ndarray[Any, Any]
+
+#: For each predicate its truth values, 0 or 1, and the predicted degrees.
+Scores = Mapping[str, tuple[Array | Tensor | Sequence[float], Array | Tensor | Sequence[float]]]
+
+_ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number, or NaN with the reason why it is undefined."""
+
+    value: float
+    reason: str | None = None
+
+    @property
+    def defined(self) -> bool:
+        """Whether there is a number."""
+        return self.reason is None
+
+    def as_dict(self) -> dict[str, object]:
+        """The metric for machines; an undefined value is None."""
+        return {"value": self.value if self.defined else None, "reason": self.reason}
+
+
+def _undefined(reason: str) -> Metric:
+    return Metric(math.nan, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The predictions of `low` to `high`: how many, their mean, and the share that is true."""
+
+    low: float
+    high: float
+    count: int
+    predicted: float
+    true: float
+
+    def as_dict(self) -> dict[str, object]:
+        """The bin for machines; an empty one has no mean and no share."""
+        empty = self.count == 0
+        return {
+            "low": self.low,
+            "high": self.high,
+            "count": self.count,
+            "predicted": None if empty else self.predicted,
+            "true": None if empty else self.true,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Predictions by bins, and the mean distance of prediction and truth over them."""
+
+    bins: tuple[Bin, ...]
+    error: Metric
+
+    def as_dict(self) -> dict[str, object]:
+        """The bins for machines."""
+        return {"error": self.error.as_dict(), "bins": [b.as_dict() for b in self.bins]}
+
+
+# --- one predicate ---------------------------------------------------------------------------
+
+
+def pr_auc(truth: Any, score: Any) -> Metric:
+    """The average precision: the mean of the precisions at each true fact, ranked by score.
+
+    >>> pr_auc([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1]).value
+    0.8333333333333333
+    >>> pr_auc([1, 1], [0.9, 0.8]).reason
+    'all 2 facts are true'
+    """
+    labels, scores = _pair(truth, score)
+    if (missing := _one_class(labels)) is not None:
+        return _undefined(missing)
+    from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
+
+    return Metric(float(average_precision_score(labels, scores)))
+
+
+def roc_auc(truth: Any, score: Any) -> Metric:
+    """How probable it is that a true fact scores above a false one; a tie counts half."""
+    labels, scores = _pair(truth, score)
+    if (missing := _one_class(labels)) is not None:
+        return _undefined(missing)
+    from sklearn.metrics import roc_auc_score
+
+    return Metric(float(roc_auc_score(labels, scores)))
+
+
+def accuracy(truth: Any, score: Any, *, threshold: float = 0.5) -> Metric:
+    """The share of facts whose score is on the right side; a score at the threshold says true."""
+    labels, scores = _pair(truth, score)
+    if math.isnan(threshold):
+        raise DataError("the threshold is NaN; expected a number")
+    if not len(labels):
+        return _undefined("there are no facts")
+    return Metric(float(((scores >= threshold) == (labels == 1)).mean()))
+
+
+def brier(truth: Any, score: Any) -> Metric:
+    """The mean squared distance of score and truth; 0 is best."""
+    labels, scores = _pair(truth, score, degrees=True)
+    if not len(labels):
+        return _undefined("there are no facts")
+    return Metric(float(((scores - labels) ** 2).mean()))
+
+
+def chance(truth: Any) -> Metric:
+    """The share of true facts, which is the average precision of a constant score."""
+    labels, _ = _pair(truth, np.zeros(len(_flat("truth", truth))))
+    if not len(labels):
+        return _undefined("there are no facts")
+    return Metric(float(labels.mean()))
+
+
+def calibration(truth: Any, score: Any, *, bins: int = 10) -> Calibration:
+    """Scores in bins of equal width, each with the mean score and the share that is true.
+
+    A bin holds its lower end; the last one holds 1 too. The error is the distance of the two,
+    averaged over the facts.
+    """
+    labels, scores = _pair(truth, score, degrees=True)
+    if bins < 1:
+        raise DataError(f"calibration needs at least 1 bin, not {bins}")
+    edges = np.arange(bins + 1) / bins
+    numbers = np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, bins - 1)
+    count = np.bincount(numbers, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        predicted = np.bincount(numbers, scores, minlength=bins) / count
+        true = np.bincount(numbers, labels, minlength=bins) / count
+    found = tuple(
+        Bin(
+            float(edges[i]), float(edges[i + 1]), int(count[i]), float(predicted[i]), float(true[i])
+        )
+        for i in range(bins)
+    )
+    if not len(labels):
+        return Calibration(found, _undefined("there are no facts"))
+    distance = sum(b.count * abs(b.predicted - b.true) for b in found if b.count)
+    return Calibration(found, Metric(float(distance / len(labels))))
+
+
+# --- all predicates --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateReport:
+    """The metrics of one predicate."""
+
+    facts: int
+    positive: int
+    pr_auc: Metric
+    roc_auc: Metric
+    accuracy: Metric
+    brier: Metric
+    chance: Metric
+    calibration: Calibration
+
+    def as_dict(self) -> dict[str, object]:
+        """The metrics for machines."""
+        metrics = {name: getattr(self, name).as_dict() for name in METRICS}
+        return {
+            "facts": self.facts,
+            "positive": self.positive,
+            **metrics,
+            "calibration": self.calibration.as_dict(),
+        }
+
+
+#: The metrics that are averaged over predicates.
+METRICS = ("pr_auc", "roc_auc", "accuracy", "brier", "chance")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The metrics of every predicate, and their means over predicates, each counted once."""
+
+    predicates: Mapping[str, PredicateReport]
+    mean: Mapping[str, Metric]
+
+    def left_out(self, metric: str) -> tuple[str, ...]:
+        """The predicates that a mean is not over, since the metric is undefined for them."""
+        return tuple(n for n, r in self.predicates.items() if not getattr(r, metric).defined)
+
+    def as_dict(self) -> dict[str, object]:
+        """The report for machines."""
+        return {
+            "predicates": {name: report.as_dict() for name, report in self.predicates.items()},
+            "mean": {
+                name: {**metric.as_dict(), "left_out": list(self.left_out(name))}
+                for name, metric in self.mean.items()
+            },
+        }
+
+
+def report(scores: Scores, *, threshold: float = 0.5, bins: int = 10) -> Report:
+    """All metrics, by predicate and on average.
+
+    A mean is over the predicates for which the metric is defined.
+
+    Raises:
+        DataError: a truth value is neither 0 nor 1, or a score is not in [0, 1]; it names the
+            predicate.
+    """
+    found = {}
+    for name, (truth, score) in scores.items():
+        try:
+            labels, _ = _pair(truth, score, degrees=True)
+            found[name] = PredicateReport(
+                facts=len(labels),
+                positive=int(labels.sum()),
+                pr_auc=pr_auc(truth, score),
+                roc_auc=roc_auc(truth, score),
+                accuracy=accuracy(truth, score, threshold=threshold),
+                brier=brier(truth, score),
+                chance=chance(truth),
+                calibration=calibration(truth, score, bins=bins),
+            )
+        except DataError as error:
+            raise DataError(*(f"'{name}': {d.message}" for d in error.diagnostics)) from None
+    means = {
+        metric: mean({name: getattr(one, metric) for name, one in found.items()})
+        for metric in METRICS
+    }
+    return Report(found, means)
+
+
+def mean(metrics: Mapping[str, Metric]) -> Metric:
+    """The mean over those that are defined."""
+    values = [metric.value for metric in metrics.values() if metric.defined]
+    if values:
+        return Metric(math.fsum(values) / len(values))
+    if not metrics:
+        return _undefined("there are no predicates")
+    return _undefined("undefined for every predicate")
+
+
+# --- axioms ----------------------------------------------------------------------------------
+
+
+def kb_sat(values: Any, *, weights: Any = None) -> Metric:
+    """The geometric mean of the values of axioms: the KB-SAT of the paper.
+
+    It is 0 as soon as one axiom with a weight is 0. It says nothing about quality: where all
+    predictions are false, most axioms are true.
+
+    >>> round(kb_sat({"A1": 1.0, "A2": 0.25}).value, 3)
+    0.5
+    """
+    degrees, shares = _axioms(values, weights)
+    if not len(degrees):
+        return _undefined("there are no axioms")
+    if (degrees == 0).any():
+        return Metric(0.0)
+    return Metric(float(np.exp((shares * np.log(degrees)).sum())))
+
+
+def satisfaction(values: Any, *, p: float = 4.0, weights: Any = None) -> Metric:
+    """The p-mean error of the values of axioms, `1 - (Σ w (1-v)^p / Σ w)^(1/p)`, as in training.
+
+    For p = ∞ it is the smallest value of an axiom with a weight.
+    """
+    if not p >= 1:
+        raise DataError(f"p is a number from 1, or infinite, not {p}")
+    degrees, shares = _axioms(values, weights)
+    if not len(degrees):
+        return _undefined("there are no axioms")
+    errors = 1 - degrees
+    top = errors.max()
+    if math.isinf(p) or top == 0:
+        return Metric(float(1 - top))
+    mean_error = (shares * (errors / top) ** p).sum()  # scaled, so that large p does not underflow
+    return Metric(float(1 - top * mean_error ** (1 / p)))
+
+
+def _axioms(values: Any, weights: Any) -> tuple[Array, Array]:
+    """The values of the axioms that have a weight, and their shares of the weight."""
+    if isinstance(weights, Mapping) != isinstance(values, Mapping) and weights is not None:
+        raise DataError("values and weights are both by name, or both in order")
+    if isinstance(values, Mapping):
+        names = list(values)
+        if weights is not None and set(weights) != set(names):
+            odd = sorted(set(weights) ^ set(names))
+            raise DataError(f"values and weights are of other axioms: '{odd[0]}' is in one only")
+        weights = None if weights is None else [weights[name] for name in names]
+        values = list(values.values())
+    else:
+        values = _flat("the value of an axiom", values)
+        names = [str(i + 1) for i in range(len(values))]
+    degrees = _flat("the value of an axiom", values)
+    for name, value in zip(names, degrees, strict=True):
+        if not -_ROUNDING <= value <= 1 + _ROUNDING:
+            raise DataError(f"the axiom {name} has the value {value}; expected one from 0 to 1")
+    given = np.ones(len(degrees)) if weights is None else _flat("the weight of an axiom", weights)
+    if given.shape != degrees.shape:
+        raise DataError(f"there are {len(degrees)} axioms, but {len(given)} weights")
+    for name, weight in zip(names, given, strict=True):
+        if not 0 <= weight < math.inf:
+            raise DataError(f"the axiom {name} has the weight {weight}; expected a number from 0")
+    kept = given > 0
+    if len(degrees) and not kept.any():
+        raise DataError("all weights of axioms are 0")
+    return degrees[kept].clip(0, 1), given[kept] / given.sum()
+
+
+# --- arrays ----------------------------------------------------------------------------------
+
+
+def _flat(what: str, values: Any) -> Array:
+    """Anything like an array with one axis, in double precision."""
+    if isinstance(values, Tensor):
+        values = values.detach().double().cpu().numpy()
+    elif isinstance(values, list | tuple):
+        values = [v.item() if isinstance(v, Tensor) and v.numel() == 1 else v for v in values]
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"{what} is no number; expected numbers in a row") from None
+    if array.ndim != 1:
+        raise DataError(f"{what} has the shape {array.shape}; expected numbers in a row")
+    return array
+
+
+def _pair(truth: Any, score: Any, *, degrees: bool = False) -> tuple[Array, Array]:
+    """Checked truth values and scores."""
+    labels, scores = _flat("truth", truth), _flat("score", score)
+    if len(labels) != len(scores):
+        raise DataError(f"there are {len(labels)} truth values, but {len(scores)} scores")
+    strange = np.flatnonzero((labels != 0) & (labels != 1))
+    if len(strange):
+        i = strange[0]
+        raise DataError(
+            f"fact {i} (from 0) has the truth {labels[i]:g}; metrics need facts of 0 or 1"
+        )
+    wrong = ~np.isfinite(scores)
+    if degrees:
+        wrong |= (scores < -_ROUNDING) | (scores > 1 + _ROUNDING)
+    if wrong.any():
+        i = int(np.flatnonzero(wrong)[0])
+        expected = "a degree from 0 to 1" if degrees else "a finite number"
+        many = f" (and {int(wrong.sum()) - 1} more)" if wrong.sum() > 1 else ""
+        raise DataError(f"fact {i} (from 0) has the score {scores[i]:g}{many}; expected {expected}")
+    return labels, scores.clip(0, 1) if degrees else scores
+
+
+def _one_class(labels: Array) -> str | None:
+    """Why a ranking cannot be judged, or None if it can."""
+    if not len(labels):
+        return "there are no facts"
+    positive = int(labels.sum())
+    if positive == len(labels):
+        return f"all {positive} facts are true"
+    return f"all {len(labels)} facts are false" if positive == 0 else None

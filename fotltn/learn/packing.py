@@ -1,0 +1,239 @@
+"""Nested state, such as that of an optimiser, as flat tensors and a JSON document, and back.
+
+The document repeats the nesting. Numbers, text, True, False and None are themselves, a list is a
+list, and everything else is an object with one key that says what it is:
+
+- `{"tensor": NAME}`, the tensor of that name;
+- `{"dict": [[KEY, VALUE], …]}`, since keys may be numbers;
+- `{"tuple": […]}`;
+- `{"float": "inf"}`, and the same for "-inf" and "nan", which JSON does not have.
+
+All values come back with their types and bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError
+
+_MAX_DEPTH = 100
+
+#: What optimisers keep for each element of a parameter.
+_ELEMENTWISE = (
+    "exp_avg", "exp_avg_sq", "exp_inf", "max_exp_avg_sq", "momentum_buffer", "square_avg",
+    "grad_avg", "acc_delta", "sum",
+)  # fmt: skip
+
+
+def flatten(value: Any, *, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a nested value by name, and a document that says where they belong.
+
+    Args:
+        value: tensors, numbers, text, True, False and None in dictionaries, lists and tuples.
+        prefix: what the names of all tensors begin with.
+
+    Raises:
+        DataError: there is a value of another type; it says where.
+
+    >>> tensors, document = flatten({"lr": 0.1, "state": {0: torch.zeros(2)}}, prefix="adam/")
+    >>> list(tensors)
+    ['adam/state/0']
+    >>> unflatten(document, tensors)
+    {'lr': 0.1, 'state': {0: tensor([0., 0.])}}
+    """
+    tensors: dict[str, Tensor] = {}
+    return tensors, {"value": _pack(value, (), prefix, tensors)}
+
+
+def _pack(value: Any, path: tuple[str, ...], prefix: str, tensors: dict[str, Tensor]) -> Any:
+    if len(path) > _MAX_DEPTH:
+        raise DataError(f"state is nested more than {_MAX_DEPTH} deep, at {'/'.join(path[:5])}/…")
+
+    def inside(items: Iterable[Any]) -> list[Any]:
+        return [_pack(item, (*path, str(i)), prefix, tensors) for i, item in enumerate(items)]
+
+    match value:
+        case Tensor():
+            name = base = prefix + "/".join(path)
+            copy = 1
+            while name in tensors:
+                copy += 1
+                name = f"{base}~{copy}"
+            tensors[name] = value.detach()
+            return {"tensor": name}
+        case float() if not math.isfinite(value):
+            return {"float": str(float(value))}
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple():
+            return {"tuple": inside(value)}
+        case list():
+            return inside(value)
+        case dict():
+            return {
+                "dict": [
+                    [_key(key, path), _pack(item, (*path, str(key)), prefix, tensors)]
+                    for key, item in value.items()
+                ]
+            }
+        case _:
+            raise DataError(
+                f"a value of type {type(value).__name__} at '{'/'.join(path)}' cannot be stored; "
+                "expected tensors, numbers, text, lists, tuples or dictionaries"
+            )
+
+
+def _key(key: Any, path: tuple[str, ...]) -> str | int:
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise DataError(f"the key {key!r} at '{'/'.join(path)}' cannot be stored; expected text")
+    return key
+
+
+def unflatten(document: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The nested value that `flatten` was given. There may be further tensors.
+
+    Raises:
+        DataError: the document is not one of `flatten`, or a tensor is missing.
+    """
+    match document:
+        case {"value": value} if len(document) == 1:
+            return _unpack(value, tensors, 0)
+        case _:
+            raise DataError("a document of packed state has one key, 'value'")
+
+
+def _unpack(node: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise DataError(f"packed state is nested more than {_MAX_DEPTH} deep")
+    match node:
+        case None | bool() | int() | float() | str():
+            return node
+        case list():
+            return [_unpack(item, tensors, depth + 1) for item in node]
+        case {"tuple": list(items)} if len(node) == 1:
+            return tuple(_unpack(item, tensors, depth + 1) for item in items)
+        case {"dict": list(pairs)} if len(node) == 1 and all(map(_is_pair, pairs)):
+            return {key: _unpack(item, tensors, depth + 1) for key, item in pairs}
+        case {"float": "inf" | "-inf" | "nan" as text} if len(node) == 1:
+            return float(text)
+        case {"tensor": str(name)} if len(node) == 1:
+            if name not in tensors:
+                raise DataError(f"packed state refers to the tensor '{name}', which is not there")
+            return tensors[name]
+        case _:
+            raise DataError(f"packed state has a node that is not known: {str(node)[:60]}")
+
+
+def _is_pair(pair: Any) -> bool:
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and isinstance(pair[0], str | int)
+        and not isinstance(pair[0], bool)
+    )
+
+
+def pack_optimiser(
+    optimiser: torch.optim.Optimizer, *, prefix: str = "optimiser/"
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state of an optimiser: its tensors, and a document with all the rest."""
+    return flatten(optimiser.state_dict(), prefix=prefix)
+
+
+def restore_optimiser(
+    optimiser: torch.optim.Optimizer, document: Any, tensors: Mapping[str, Tensor]
+) -> None:
+    """Give an optimiser over the same parameters a packed state.
+
+    Raises:
+        DataError: the state is that of another kind of optimiser, or of other parameters.
+    """
+    state = unflatten(document, tensors)
+    groups = optimiser.state_dict()["param_groups"]
+    if not isinstance(state, dict) or set(state) != {"state", "param_groups"}:
+        raise DataError("the packed state is not that of an optimiser")
+    if not isinstance(state["param_groups"], list) or not isinstance(state["state"], dict):
+        raise DataError("the packed state is not that of an optimiser")
+    found = [set(g) if isinstance(g, dict) else set() for g in state["param_groups"]]
+    if found != [set(group) for group in groups]:
+        raise DataError(
+            f"the packed state is that of another optimiser than {type(optimiser).__name__}, "
+            "or of other groups of parameters"
+        )
+    try:
+        _check_shapes(optimiser, state)
+        optimiser.load_state_dict(state)
+        _keep_types(optimiser, state)
+    except DataError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise DataError(f"the packed state does not fit the optimiser: {error}") from None
+
+
+def _check_shapes(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """What an optimiser keeps for each element has the shape of the parameter."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    numbers = [i for group in state["param_groups"] for i in group["params"]]
+    if len(parameters) != len(numbers):
+        raise DataError(
+            f"the packed state is of {len(numbers)} parameters; the optimiser has {len(parameters)}"
+        )
+    for number, parameter in zip(numbers, parameters, strict=True):
+        for name, value in state["state"].get(number, {}).items():
+            if (
+                name in _ELEMENTWISE
+                and isinstance(value, Tensor)
+                and value.shape != parameter.shape
+            ):
+                raise DataError(
+                    f"the packed state '{name}' of parameter {number} has the shape "
+                    f"{tuple(value.shape)}; the parameter has {tuple(parameter.shape)}"
+                )
+
+
+def _keep_types(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Undo that torch casts some of the state to the type of the parameter."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    numbers = [i for group in state["param_groups"] for i in group["params"]]
+    for number, parameter in zip(numbers, parameters, strict=True):
+        own = optimiser.state.get(parameter, {})
+        for name, value in state["state"].get(number, {}).items():
+            if isinstance(value, Tensor) and own[name].dtype != value.dtype:
+                own[name] = value.to(own[name].device)
+
+
+def pack_generators(
+    generators: Mapping[str, torch.Generator], *, prefix: str = "rng/"
+) -> dict[str, Tensor]:
+    """The states of random generators, as tensors of bytes."""
+    return {f"{prefix}{name}": generator.get_state() for name, generator in generators.items()}
+
+
+def restore_generators(
+    generators: Mapping[str, torch.Generator],
+    tensors: Mapping[str, Tensor],
+    *,
+    prefix: str = "rng/",
+) -> None:
+    """Put random generators back into packed states.
+
+    Raises:
+        DataError: a state is missing, or it is not one of such a generator.
+    """
+    for name, generator in generators.items():
+        state = tensors.get(f"{prefix}{name}")
+        if state is None:
+            raise DataError(f"there is no state for the random generator '{name}'")
+        try:
+            generator.set_state(state)
+        except (RuntimeError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"the state of the random generator '{name}' is bad: {reason}"
+            ) from None

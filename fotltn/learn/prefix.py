@@ -1,0 +1,187 @@
+"""The ∀ and G that a formula begins with, as one weighted mean over bindings and times.
+
+`forall x. G(body)` is a mean over cells: one for each trace, binding and time. A cell's weight is
+its share of that mean, whatever guards, windows and lengths of traces there are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fotltn.logic import core as c
+from fotltn.semantics import crisp
+from fotltn.semantics.interpretation import Interpretation, Value, align
+
+Layer = c.Quantifier | c.Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Universal layers, from the outside in, and the formula inside them."""
+
+    layers: tuple[Layer, ...]
+    body: c.Formula
+
+    @property
+    def axes(self) -> tuple[c.Axis, ...]:
+        """The axes that the layers bind."""
+        return tuple(a for n in self.layers if isinstance(n, c.Quantifier) for a in n.axes)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the body is read at more points than the first."""
+        return any(isinstance(n, c.Aggregate) for n in self.layers)
+
+    @property
+    def rule(self) -> tuple[c.Formula, c.Formula] | None:
+        """Antecedent and consequent, if the body is an implication."""
+        match self.body:
+            case c.Implies(left, right):
+                return left, right
+        return None
+
+
+def prefix(formula: c.Formula) -> Prefix:
+    """All ∀ and G (or H) that a formula begins with."""
+    layers: list[Layer] = []
+    while True:
+        match formula:
+            case c.Quantifier(True, _, _, body) | c.Aggregate(True, body, _, _):
+                assert isinstance(formula, Layer)
+                layers.append(formula)
+                formula = body
+            case _:
+                return Prefix(tuple(layers), formula)
+
+
+def outer(whole: Prefix, count: int) -> Prefix:
+    """The first layers alone; the others belong to the body."""
+    return Prefix(whole.layers[:count], rebuild(whole.layers[count:], whole.body))
+
+
+def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
+    """The formula of layers around a body."""
+    for layer in reversed(layers):
+        if isinstance(layer, c.Quantifier):
+            body = replace(layer, body=body)
+        else:
+            body = replace(layer, arg=body)
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each cell counts, as a product of factors with few axes each.
+
+    Args:
+        time: weights of points, with axes (trace, time).
+        factors: what guards make of them, with axes (trace, the named axes …, time).
+    """
+
+    time: Tensor
+    factors: tuple[Value, ...] = ()
+
+    def at(self, axes: tuple[c.Axis, ...], cut: tuple[int, int] | None = None) -> Tensor:
+        """Weights with axes (trace, `axes` …, time), of size 1 where nothing depends on one.
+
+        Args:
+            axes: at least those of the factors.
+            cut: the part of the first axis that is wanted.
+        """
+        batch, horizon = self.time.shape
+        found = self.time.reshape(batch, *[1] * len(axes), horizon)
+        for factor in self.factors:
+            tensor = spread(factor, axes)
+            if cut is not None and axes and tensor.shape[1] > 1:
+                tensor = tensor[:, cut[0] : cut[1]]
+            found = found * tensor
+        return found
+
+
+def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
+    """A value with axes (trace, `axes` …, time), of size 1 where it lacks one."""
+    own, tensor = value
+    order = [0, *(1 + own.index(a) for a in axes if a in own), tensor.dim() - 1]
+    tensor = tensor.permute(order)
+    for place, axis in enumerate(axes):
+        if axis not in own:
+            tensor = tensor.unsqueeze(1 + place)
+    return tensor
+
+
+def weights(
+    found: Prefix, model: Interpretation, *, threshold: float | None = None, count: bool = False
+) -> Weights:
+    """The weights of the cells of a prefix, over all traces.
+
+    Args:
+        found: the layers.
+        model: the tables that guards are read from.
+        threshold: the degree from which on a guard's atom is true.
+        count: count how often each cell occurs, instead of its share of the mean.
+    """
+    time = torch.zeros(model.batch, model.horizon, dtype=torch.float64, device=model.lengths.device)
+    time[:, 0] = 1 if count else 1 / model.batch
+    still: list[Value] = []  # factors that do not change over time
+    moving: list[Value] = []  # guards since the last layer of time
+    for layer in found.layers:
+        if isinstance(layer, c.Quantifier):
+            scale, factors = _bindings(layer, model, threshold, count)
+            time = time * scale
+            moving += factors
+            continue
+        active = (time > 0).any(0).nonzero().squeeze(-1)
+        rows = _windows(layer, active, model, count)
+        if len(active) == 1:
+            still += [Value(a, _point(u, int(active))) for a, u in moving]
+            time, moving = time[:, active] * rows.squeeze(1), []
+        elif not moving:
+            time = torch.einsum("ba,bat->bt", time[:, active], rows)
+        else:
+            axes, tensors = align([Value((), time), *moving])
+            product = tensors[0][..., active]
+            for tensor in tensors[1:]:
+                product = product * (tensor[..., active] if tensor.shape[-1] > 1 else tensor)
+            moving = [Value(axes, torch.einsum("b...a,bat->b...t", product, rows))]
+            time = (rows.sum(1) > 0).to(time.dtype)
+    return Weights(time, (*still, *moving))
+
+
+def _point(u: Tensor, time: int) -> Tensor:
+    return u[..., time : time + 1] if u.shape[-1] > 1 else u
+
+
+def _bindings(
+    node: c.Quantifier, model: Interpretation, threshold: float | None, count: bool
+) -> tuple[float, list[Value]]:
+    """What ∀ makes of weights: a number, and factors if there is a guard."""
+    if node.guard is None:
+        size = math.prod(model.size(a) for a in node.axes)
+        return (1.0 if count else 1 / max(1, size)), []
+    axes, guard = crisp.evaluate(node.guard, model, threshold=threshold)
+    if count:
+        return 1.0, [Value(axes, guard)]
+    bound = [a for a in axes if a in node.axes]
+    counted = guard.sum([1 + axes.index(a) for a in bound]) if bound else guard.long()
+    counted = counted * math.prod(model.size(a) for a in node.axes if a not in bound)
+    inverse = 1 / counted.clamp(min=1).to(torch.float64)
+    kept = tuple(a for a in axes if a not in bound)
+    return 1.0, [Value(axes, guard), Value(kept, inverse)]
+
+
+def _windows(node: c.Aggregate, active: Tensor, model: Interpretation, count: bool) -> Tensor:
+    """For each active point what its window sees, with axes (trace, active point, time)."""
+    times = torch.arange(model.horizon, device=active.device)
+    steps = times - active.unsqueeze(-1)
+    steps = -steps if node.past else steps
+    seen = steps >= node.window.low
+    if node.window.high is not None:
+        seen = seen & (steps <= node.window.high)
+    inside = seen & (times < model.lengths.reshape(-1, 1, 1))
+    if count:
+        return inside.to(torch.float64)
+    return inside / inside.sum(-1, keepdim=True).clamp(min=1).to(torch.float64)

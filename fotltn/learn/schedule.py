@@ -1,0 +1,76 @@
+"""Numbers that follow the epochs: constant, or linear between given points."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from fotltn.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Values at epochs, in order; linear between them, constant before and after.
+
+    >>> Schedule(((0, 0.0), (100, 1.0))).at(25)
+    0.25
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def at(self, epoch: float) -> float:
+        """The value at an epoch."""
+        after = bisect_right([e for e, _ in self.points], epoch)
+        if after == 0:
+            return self.points[0][1]
+        if after == len(self.points):
+            return self.points[-1][1]
+        (left, low), (right, high) = self.points[after - 1], self.points[after]
+        return low + (high - low) * (epoch - left) / (right - left)
+
+    def as_json(self) -> Any:
+        """A number, or pairs of epoch and value."""
+        if len(self.points) == 1:
+            return self.points[0][1]
+        return [list(point) for point in self.points]
+
+
+def schedule(given: Any, what: str, *, low: float = 0.0, high: float = math.inf) -> Schedule:
+    """A schedule from a number, or from pairs of epoch and value.
+
+    Raises:
+        DataError: it is something else, or a value lies outside [low, high].
+    """
+    if isinstance(given, Schedule):
+        points = given.points
+    elif _number(given):
+        points = ((0.0, float(given)),)
+    elif isinstance(given, Sequence) and given and all(_pair(point) for point in given):
+        points = tuple((float(e), float(v)) for e, v in given)
+    else:
+        raise DataError(f"{what} is a number, or a list of pairs [epoch, value], not {given!r}")
+    epochs = [e for e, _ in points]
+    if any(b <= a for a, b in pairwise(epochs)):
+        raise DataError(f"the epochs of {what} must increase: {epochs}")
+    for _, value in points:
+        if not low <= value <= high:
+            limit = f"from {low:g} on" if high == math.inf else f"from {low:g} to {high:g}"
+            raise DataError(f"{what} lies {limit}, not at {value:g}")
+    return Schedule(points)
+
+
+def schedules(given: Mapping[str, Any], what: str, *, low: float = 0.0) -> dict[str, Schedule]:
+    """Schedules by name."""
+    return {name: schedule(value, f"{what} '{name}'", low=low) for name, value in given.items()}
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _pair(point: Any) -> bool:
+    return isinstance(point, Sequence) and len(point) == 2 and all(_number(n) for n in point)

@@ -1,0 +1,336 @@
+"""Tensors and documents on disk: folders that are whole and unchanged, or refused.
+
+A stored folder has these files, and no others:
+
+- `weights.safetensors`, the tensors;
+- documents: lists and objects in files named `*.json`, text in files of other names;
+- `manifest.json`, which names the format and its version, the kind of the folder, the version of
+  this package, the size and the SHA-256 of every other file, and its own SHA-256.
+
+Nothing in it is ever executed. `fotltn.learn.folders` says how a folder is put in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.learn import folders
+
+FORMAT = "fotltn-folder"
+VERSION = 1
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+
+MAX_MANIFEST = 2**20
+MAX_DOCUMENT = 2**28
+MAX_WEIGHTS = 2**34
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+Document = str | dict[str, Any] | list[Any]
+
+
+class Stored(NamedTuple):
+    """What a folder holds."""
+
+    tensors: dict[str, Tensor]
+    documents: dict[str, Document]
+
+
+class _File(NamedTuple):
+    size: int
+    sha256: str
+
+
+# --- folders ---------------------------------------------------------------------------------
+
+
+def write_folder(
+    path: Path | str, tensors: Mapping[str, Tensor], documents: Mapping[str, Document], *, kind: str
+) -> None:
+    """Write a folder, or replace one of the same kind.
+
+    Args:
+        path: where to; folders around it are made.
+        tensors: by name.
+        documents: by file name; what ends in `.json` is an object or a list, the rest is text.
+        kind: what it is, such as "model"; who reads must ask for the same.
+
+    Raises:
+        DataError: a tensor or document cannot be stored, there is something else in that place, or
+            it cannot be written. Then what was there before is still there.
+    """
+    target = resolved(path)
+    files = encode(tensors, documents, kind)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with folders.locked(target.parent, exclusive=True):
+            folders.settle(target.parent, lambda name: name == target.name)
+            _replaceable(target, kind)
+            folders.place(target, files)
+    except OSError as error:
+        raise refused("write", path, error) from None
+
+
+def read_folder(path: Path | str, *, kind: str) -> Stored:
+    """Read a folder, if it is of the kind, whole, and unchanged since it was written.
+
+    Raises:
+        DataError: it is not, or it cannot be read; it says what is wrong, and where.
+    """
+    target = resolved(path)
+    with folders.locked(target.parent, exclusive=False):
+        return read_at(target, kind)
+
+
+def resolved(path: Path | str) -> Path:
+    """Where a path leads; a link to a folder is followed."""
+    try:
+        found = Path(os.path.realpath(path))
+    except (ValueError, OSError):
+        raise DataError(f"{str(path)!r} is not a path") from None
+    if not found.name:
+        raise DataError(f"{path} is the root of all folders; expected one in it")
+    return found
+
+
+def refused(verb: str, path: Path | str, error: OSError) -> DataError:
+    """What the system refused, as an error of ours."""
+    return DataError(f"cannot {verb} {path}: {error.strerror or error}")
+
+
+def _replaceable(target: Path, kind: str) -> None:
+    """Refuse to replace what is not a stored folder, so that nobody's files are lost."""
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise DataError(f"cannot write {target}: there is a file of that name")
+    found = set(os.listdir(target))
+    if not found:
+        return
+    if MANIFEST not in found:
+        raise DataError(
+            Diagnostic(
+                f"cannot write {target}: the folder has other files ({listing(sorted(found), 3)})",
+                hint="give a new folder, or an empty one",
+            )
+        )
+    there, files = _manifest(target)
+    if there != kind:
+        raise DataError(f"cannot write {target}: it is a '{there}', not a '{kind}'")
+    if extra := sorted(found - {MANIFEST} - set(files)):
+        raise DataError(
+            f"cannot write {target}: it would remove {listing(extra, 3)}, not written by fotltn"
+        )
+
+
+def read_at(target: Path, kind: str) -> Stored:
+    """Read a folder in its place, or where an interrupted write has left it."""
+    try:
+        places = folders.present(target)
+        if not places:
+            raise DataError(f"cannot read {target}: no such folder")
+        for other in places[:-1]:
+            try:
+                return _load(other, kind)
+            except (DataError, OSError):
+                continue
+        return _load(places[-1], kind)
+    except OSError as error:
+        raise refused("read", error.filename or target, error) from None
+    except MemoryError:
+        raise DataError(f"cannot read {target}: it does not fit into memory") from None
+
+
+def _load(folder: Path, kind: str) -> Stored:
+    if folder.is_symlink():
+        raise DataError(f"cannot read {folder}: it is a link, not a folder")
+    if not folder.is_dir():
+        raise DataError(f"cannot read {folder}: it is a file, not a folder")
+    found = set(os.listdir(folder))
+    if MANIFEST not in found:
+        raise DataError(
+            f"cannot read {folder}: it has no {MANIFEST}, so fotltn has not written it, or not all"
+        )
+    there, files = _manifest(folder)
+    if there != kind:
+        raise DataError(f"cannot read {folder}: it is a '{there}', not a '{kind}'")
+    if missing := sorted(set(files) - found):
+        raise DataError(f"cannot read {folder}: {listing(missing)} missing")
+    if extra := sorted(found - set(files) - {MANIFEST}):
+        raise DataError(f"cannot read {folder}: {listing(extra)} not listed in {MANIFEST}")
+    data = {name: _checked(folder / name, file) for name, file in files.items()}
+    try:
+        tensors = safetensors.torch.load(data.pop(WEIGHTS))
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise DataError(f"cannot read {folder / WEIGHTS}: {error}") from None
+    return Stored(tensors, {name: _decode(folder / name, text) for name, text in data.items()})
+
+
+def _checked(path: Path, file: _File) -> bytes:
+    limit = MAX_WEIGHTS if path.name == WEIGHTS else MAX_DOCUMENT
+    data = folders.read_file(path, limit=limit, size=file.size)
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise DataError(f"cannot read {path}: it has been changed or damaged since it was written")
+    return data
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def encode(
+    tensors: Mapping[str, Tensor], documents: Mapping[str, Document], kind: str
+) -> dict[str, bytes]:
+    """All files of a folder, the manifest last."""
+    if not _PLAIN.fullmatch(kind):
+        raise DataError(f"a kind cannot be named '{kind}'; expected letters, digits, _ - .")
+    files = {WEIGHTS: _weights(tensors)}
+    for name, document in documents.items():
+        if name.lower() in {taken.lower() for taken in (*files, MANIFEST)}:
+            raise DataError(f"a document cannot be named '{name}': the name is taken")
+        if not _PLAIN.fullmatch(name):
+            raise DataError(f"a document cannot be named '{name}'; expected letters, digits, _ - .")
+        files[name] = _document(name, document)
+    for name, data in files.items():
+        limit = MAX_WEIGHTS if name == WEIGHTS else MAX_DOCUMENT
+        if len(data) > limit:
+            raise DataError(f"'{name}' has {len(data):,} bytes; at most {limit:,} are stored")
+    body = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        "fotltn": _own_version(),
+        "files": {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in files.items()
+        },
+    }
+    return {**files, MANIFEST: _sealed(body)}
+
+
+def _own_version() -> str:
+    try:
+        return metadata.version("fotltn")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _sealed(body: Mapping[str, Any]) -> bytes:
+    """A manifest with its own digest, always written in the same way."""
+    digest = hashlib.sha256(_json(dict(body))).hexdigest()
+    return _json({**body, "sha256": digest})
+
+
+def _json(value: object) -> bytes:
+    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def _weights(tensors: Mapping[str, Tensor]) -> bytes:
+    plain = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+            raise DataError(f"the tensor '{name}' cannot be stored: it is not a dense tensor")
+        plain[name] = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().clone()
+    if "__metadata__" in plain:
+        raise DataError("a tensor cannot be named '__metadata__': the name is taken")
+    try:
+        return safetensors.torch.save(plain)
+    except KeyError as error:
+        raise DataError(f"tensors of the type {error.args[0]} cannot be stored") from None
+
+
+def _document(name: str, document: Document) -> bytes:
+    if not name.endswith(".json"):
+        if not isinstance(document, str):
+            raise DataError(f"the document '{name}' must be text, since it does not end in .json")
+        try:
+            return document.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"the document '{name}' is not valid text: {error.reason}") from None
+    if not isinstance(document, dict | list):
+        raise DataError(
+            f"the document '{name}' must be an object or a list, since it ends in .json"
+        )
+    try:
+        text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+        data, same = f"{text}\n".encode(), json.loads(text) == document
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"the document '{name}' cannot be stored as JSON: {error}") from None
+    if not same:
+        raise DataError(
+            f"the document '{name}' would not be read back from JSON as it is; "
+            "expected lists rather than tuples, and keys that are text"
+        )
+    return data
+
+
+def _decode(path: Path, data: bytes) -> Document:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read {path}: it is not UTF-8 (byte {error.start})") from None
+    if path.suffix != ".json":
+        return text
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}: it is not JSON: {error}") from None
+    if not isinstance(value, dict | list):
+        raise DataError(f"cannot read {path}: it is neither an object nor a list")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _manifest(folder: Path) -> tuple[str, dict[str, _File]]:
+    """The kind of a folder and its other files, as the manifest says."""
+    path = folder / MANIFEST
+    data = folders.read_file(path, limit=MAX_MANIFEST)
+    body = _decode(path, data)
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise DataError(f"cannot read {path}: it is not a manifest of fotltn")
+    version, kind, files = body.get("version"), body.get("kind"), body.get("files")
+    if type(version) is int and version > VERSION:
+        raise DataError(
+            f"cannot read {path}: it has version {version} of the format, written by fotltn "
+            f"{body.get('fotltn')!r:.40}; this fotltn, {_own_version()!r}, reads up to {VERSION}"
+        )
+    if version != VERSION or type(version) is not int:
+        raise DataError(f"cannot read {path}: there is no version {version!r} of the format")
+    try:
+        intact = data == _sealed({key: value for key, value in body.items() if key != "sha256"})
+    except (ValueError, RecursionError):
+        intact = False
+    if not intact:
+        raise DataError(f"cannot read {path}: it has been changed or damaged since it was written")
+    if not isinstance(kind, str) or not isinstance(files, dict) or WEIGHTS not in files:
+        raise DataError(f"cannot read {path}: it lacks the kind, the files, or '{WEIGHTS}'")
+    return kind, {name: _entry(path, name, entry) for name, entry in files.items()}
+
+
+def _entry(path: Path, name: str, entry: Any) -> _File:
+    if not _PLAIN.fullmatch(name) or name == MANIFEST:
+        raise DataError(f"cannot read {path}: {name!r} is not the name of a file in the folder")
+    size, digest = (entry.get(k) if isinstance(entry, dict) else None for k in _File._fields)
+    if type(size) is not int or not 0 <= size <= MAX_WEIGHTS:
+        raise DataError(f"cannot read {path}: '{name}' cannot have the size {size!r}")
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise DataError(f"cannot read {path}: '{name}' has no SHA-256")
+    return _File(size, digest)

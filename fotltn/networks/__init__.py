@@ -1,0 +1,1 @@
+"""Networks: symbols whose tables are computed by modules with parameters."""

@@ -1,0 +1,99 @@
+"""Data for tests of audits and violations: the paper's scene, and brute force over cells."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from importlib import resources
+
+import torch
+
+from fotltn.learn.prefix import Layer
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory, check
+from fotltn.semantics import crisp
+from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.sparse import sparse_table
+from fotltn.syntax.load import parse_theory
+
+LEARNED = ("Car", "Ped", "Run", "Stop", "Crossing", "OnSidewalk")
+
+
+def carped_theory() -> CheckedTheory:
+    text = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
+    return check(parse_theory(text))
+
+
+def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Interpretation:
+    """As many pedestrians as cars, as the paper generates them; `Close` is a table of facts."""
+    rng = torch.Generator().manual_seed(seed)
+    agents = 2 * cars
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (), generator=rng))
+
+    crossing = torch.zeros(agents, horizon)
+    for walker in range(cars, agents):
+        for _ in range(pick(1, 3)):
+            start = pick(0, horizon)
+            crossing[walker, start : start + pick(1, horizon // 5)] = 1
+    close = torch.zeros(agents, agents, horizon)
+    close[:cars, cars:] = (torch.rand(cars, cars, horizon, generator=rng) < 0.05).double()
+    close = close + close.transpose(0, 1)
+    stop = torch.zeros(agents, horizon)
+    stop[:cars, 1:] = (torch.einsum("xyt,yt->xt", close, crossing)[:cars, :-1] > 0).double()
+    car = (torch.arange(agents) < cars).double().unsqueeze(-1)
+    tables = {
+        "Car": car,
+        "Ped": 1 - car,
+        "Run": car * (1 - stop),
+        "Stop": stop,
+        "Crossing": crossing,
+        "OnSidewalk": (1 - car) * (1 - crossing),
+    }
+    facts = sparse_table(close.unsqueeze(0).nonzero().T, None, (1, agents, agents, horizon))
+    return Interpretation(
+        {"agent": agents},
+        torch.tensor([horizon]),
+        horizon,
+        {**{name: table.unsqueeze(0) for name, table in tables.items()}, "Close": facts},
+    )
+
+
+def name(sort: str, _: int, number: int) -> str:
+    return f"{sort}{number}"
+
+
+def cell_weights(layers: tuple[Layer, ...], model: Interpretation) -> Counter[tuple[int, ...]]:
+    """The weight of each cell (trace, time, numbers …) in nested means, by plain loops."""
+    cells: Counter[tuple[int, ...]] = Counter()
+    for trace in range(model.batch):
+        cells[(trace, 0)] = 1 / model.batch  # type: ignore[assignment]
+    axes: list[c.Axis] = []
+    for layer in layers:
+        after: Counter[tuple[int, ...]] = Counter()
+        guard = None
+        if isinstance(layer, c.Quantifier):
+            axes += layer.axes
+            if layer.guard is not None:
+                guard = crisp.evaluate(layer.guard, model)
+        for (trace, time, *place), weight in cells.items():
+            if isinstance(layer, c.Aggregate):
+                low, high = layer.window.low, layer.window.high
+                length = int(model.lengths[trace])
+                steps = [(time - k if layer.past else k - time) for k in range(length)]
+                points = [
+                    k for k, s in enumerate(steps) if s >= low and (high is None or s <= high)
+                ]
+                for point in points:
+                    after[(trace, point, *place)] += weight / len(points)  # type: ignore[assignment]
+                continue
+            bindings = []
+            for numbers in itertools.product(*(range(model.size(a)) for a in layer.axes)):
+                at = dict(zip(axes, (*place, *numbers), strict=True))
+                if guard is None or bool(guard.tensor[(trace, *(at[a] for a in guard.axes), time)]):
+                    bindings.append(numbers)
+            for numbers in bindings:
+                after[(trace, time, *place, *numbers)] += weight / len(bindings)  # type: ignore[assignment]
+        cells = after
+    return cells
