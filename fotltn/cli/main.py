@@ -12,8 +12,10 @@ import typer
 from fotltn.cli.check import check
 from fotltn.cli.eval import evaluate
 from fotltn.cli.explain import explain
+from fotltn.cli.new import new
 from fotltn.cli.output import FINDINGS, complain
 from fotltn.cli.show import show
+from fotltn.cli.train import train
 from fotltn.errors import FotError
 
 app = typer.Typer(
@@ -29,6 +31,8 @@ app.command("check")(check)
 app.command("show")(show)
 app.command("eval")(evaluate)
 app.command("explain")(explain)
+app.command("new")(new)
+app.command("train")(train)
 
 
 def _version(value: bool) -> None:

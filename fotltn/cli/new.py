@@ -1,0 +1,85 @@
+"""`fotltn new`: a project that works, to begin with."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.cli.output import emit_json
+from fotltn.errors import DataError
+from fotltn.project.config import FILE
+
+PROJECT = """\
+# A scene of cars and pedestrians: which cars stop, who crosses, and when.
+
+[theory]
+file = "theory.fot"          # declarations and axioms
+semantics = "stable-product" # what they mean
+p = 4                        # the exponent of all means
+
+[data]
+facts = ["facts.csv"]        # predicate, arg1, arg2, time, truth
+train = 0.1                  # the share of labelled facts to learn from; the others are for testing
+flip = 0.1                   # the share of training labels that are made wrong, to test robustness
+seed = 0
+
+[inputs.agent]               # what networks see of an agent
+embedding = 32               # a learned vector of that width ...
+time = "free"                # ... for every time point ("static": one for all; "smooth")
+
+[predicates]                 # what is not named here is given by facts
+Car = "network"
+Ped = "network"
+Run = "network"
+Stop = "network"
+Crossing = "network"
+OnSidewalk = "network"
+
+[objective]
+preset = "paper"             # facts and axioms as in the paper
+
+[training]
+epochs = 500
+patience = 30                # epochs without improvement, then it stops
+rate = 0.005
+seed = 0
+"""
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(help="A folder that does not exist yet, or is empty.")],
+    cars: Annotated[int, typer.Option("--cars", min=1, max=1000, help="Cars of the scene.")] = 50,
+    pedestrians: Annotated[
+        int, typer.Option("--pedestrians", min=1, max=1000, help="Pedestrians of the scene.")
+    ] = 50,
+    steps: Annotated[
+        int, typer.Option("--steps", min=2, max=10_000, help="Time points of the scene.")
+    ] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the scene.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a project: a theory, facts of a generated scene, and a file that names them.
+
+    Then `fotltn train FOLDER`. Put your own theory and facts in place of these.
+    """
+    from fotltn.experiments.carped import generate, write
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"'{folder}' exists already; a new project needs a folder of its own")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        theory = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
+        (folder / "theory.fot").write_text(theory, "utf-8")
+        write(generate(cars, pedestrians, steps, seed=seed), folder)
+        (folder / FILE).write_text(PROJECT, "utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write the project '{folder}': {error.strerror}") from None
+    files = sorted(p.name for p in folder.iterdir())
+    if as_json:
+        emit_json({"ok": True, "folder": str(folder), "files": files})
+        return
+    print(f"{folder}: {', '.join(files)}")
+    print(f"Next: fotltn train {folder}")

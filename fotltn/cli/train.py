@@ -1,0 +1,75 @@
+"""`fotltn train`: from a project to a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.output import emit_json
+
+if TYPE_CHECKING:
+    from fotltn.project.model import Model
+
+
+def train(
+    project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", "-o", help="Where to put the model; usually PROJECT/model."),
+    ] = None,
+    no_axioms: Annotated[
+        bool, typer.Option("--no-axioms", help="Learn from facts alone, to compare.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Another seed of training.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Other epochs.")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do not go on with an interrupted run.")
+    ] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option("--tensorboard", help="A folder for TensorBoard's logs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train the networks of a project, and save them as a model.
+
+    Interrupted by Ctrl-C or killed, it goes on where it was when it is run again, and ends with
+    the same model. Exit status: 0 if a model was saved, 1 if not.
+    """
+    from fotltn.cli.display import Display, print_metrics
+    from fotltn.project.config import read_config
+    from fotltn.project.train import train_and_save, without_axioms
+
+    config = read_config(project)
+    training = config.training
+    training = training if seed is None else replace(training, seed=seed)
+    training = training if epochs is None else replace(training, epochs=epochs)
+    config = replace(config, training=training)
+    config = without_axioms(config) if no_axioms else config
+    path = model if model is not None else config.path(config.model)
+    with Display(config.training.epochs, logs=tensorboard, quiet=as_json) as display:
+        trained = train_and_save(
+            config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
+        )
+    if as_json:
+        emit_json(summary(trained, path))
+        return
+    print(f"{path}: {trained.reason}, best epoch {display.best} of {len(trained.history)}")
+    print_metrics(trained)
+
+
+def summary(model: Model, path: Path) -> dict[str, object]:
+    """A model for machines."""
+    found = model.metrics()
+    return {
+        "ok": True,
+        "model": str(path),
+        "reason": model.reason,
+        "epochs": len(model.history),
+        "axioms": model.audit().as_dict() if model.theory.axioms else None,
+        "metrics": None if found is None else found.as_dict(),
+    }
