@@ -1,4 +1,4 @@
-# make demo   set up, evaluate the paper's worked example, show the result
+# make demo   set up, learn the scene of the paper from facts and axioms, show what came out
 # make test   set up, check formatting, lint and types, run the tests
 PYTHON ?= python3
 VENV   := .venv
@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.ready
 .PHONY: demo test test-slow check format clean
 
 demo: $(STAMP)
-	@$(BIN)/python examples/appendix_b/demo.py
+	@$(BIN)/python examples/crossing/demo.py
 
 test: check
 	$(BIN)/pytest -q -n 2 -m "not slow"

@@ -65,6 +65,17 @@ def new(
 
     Then `fotltn train FOLDER`. Put your own theory and facts in place of these.
     """
+    make(folder, cars, pedestrians, steps, seed)
+    files = sorted(p.name for p in folder.iterdir())
+    if as_json:
+        emit_json({"ok": True, "folder": str(folder), "files": files})
+        return
+    print(f"{folder}: {', '.join(files)}")
+    print(f"Next: fotltn train {folder}")
+
+
+def make(folder: Path, cars: int, pedestrians: int, steps: int, seed: int) -> None:
+    """Write the files of a project into a folder of its own."""
     from fotltn.experiments.carped import generate, write
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -77,9 +88,3 @@ def new(
         (folder / FILE).write_text(PROJECT, "utf-8")
     except OSError as error:
         raise DataError(f"cannot write the project '{folder}': {error.strerror}") from None
-    files = sorted(p.name for p in folder.iterdir())
-    if as_json:
-        emit_json({"ok": True, "folder": str(folder), "files": files})
-        return
-    print(f"{folder}: {', '.join(files)}")
-    print(f"Next: fotltn train {folder}")
