@@ -1,0 +1,161 @@
+"""The paper's protocol: which runs there are, and which facts each of them learns from.
+
+What the paper does not state is a `Setting`, the same for all fractions and both data sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import torch
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.experiments.carped import CARPED35K, CARPED180K, LEARNED, Scene, Size, facts, generate
+from fotltn.grounding.facts import Facts, read_facts
+from fotltn.grounding.labels import Labels, labels
+from fotltn.grounding.split import flip, split
+from fotltn.logic.check import CheckedTheory, check
+from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.sparse import sparse_table
+from fotltn.syntax.load import parse_theory
+
+DATA: dict[str, Size] = {"CarPed35K": CARPED35K, "CarPed180K": CARPED180K}
+METHODS = ("FOT-LTN+BK", "FOT-LTN", "HTGNN")
+FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+REPETITIONS = 10
+FLIPS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the paper leaves open.
+
+    Args:
+        scale: the standard deviation of initial embeddings.
+        types: type facts are stated "once" for each agent, or at "every step".
+        flip_types: whether type facts are flipped like all others.
+        patience: epochs without a better loss on the training facts.
+        epochs: at most.
+        rate: of learning.
+        p: the exponent of all means.
+        keep_best: predictions are those of the best epoch, not of the last.
+        holdout: the share of the (noisy) training facts that takes the place of the test facts, to
+            choose a setting by; 0 for none.
+    """
+
+    scale: float = 1.0
+    types: str = "once"
+    flip_types: bool = True
+    patience: int = 30
+    epochs: int = 500
+    rate: float = 0.005
+    p: float = 4.0
+    keep_best: bool = True
+    holdout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: a data set, a method, the share of facts that it learns from, and a repetition."""
+
+    data: str
+    method: str
+    fraction: float
+    repetition: int
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is drawn for this run; methods share it, and so their facts."""
+        return (
+            1_000_003 * list(DATA).index(self.data)
+            + 1009 * self.repetition
+            + round(100 * self.fraction)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """A data set: its scene, theory, facts, and the table of who is close to whom."""
+
+    name: str
+    scene: Scene
+    theory: CheckedTheory
+    facts: Facts
+    every: Labels
+    close: Interpretation = field(repr=False)
+
+
+@cache
+def theory() -> CheckedTheory:
+    """The thirteen axioms."""
+    text = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
+    return check(parse_theory(text, source="carped.fot"))
+
+
+@cache
+def world(name: str) -> World:
+    """A data set by name; there is one scene of each size."""
+    if name not in DATA:
+        hint = did_you_mean(name, DATA) or f"there are {listing(DATA)}"
+        raise DataError(f"unknown data set '{name}'; {hint}")
+    scene = generate(*DATA[name], seed=0)
+    found = read_facts([facts(scene)], theory().signature, horizon=scene.size.steps)
+    every = labels(found, theory().signature, LEARNED, dtype=torch.float32)
+    names = {n: i for i, n in enumerate(found.entities["agent"])}
+    order = np.array([names[n] for n in scene.agents])
+    first, second, time = np.nonzero(scene.tables()["Close"])
+    index = torch.from_numpy(np.stack([np.zeros_like(time), order[first], order[second], time]))
+    agents, steps = len(order), scene.size.steps
+    close = sparse_table(index, None, (1, agents, agents, steps))
+    given = Interpretation(
+        {"agent": agents},
+        torch.tensor([steps]),
+        steps,
+        {"Close": close},
+        constants={"agent": names},
+    )
+    return World(name, scene, theory(), found, every, given)
+
+
+def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
+    """The facts that a run learns from, a tenth of them flipped, and the clean rest."""
+    train, test = split(world(run.data).every, run.fraction, by="facts", seed=run.seed)
+    if setting.types == "every step":
+        train = _at_every_step(train, run, setting)
+    kept = None if setting.flip_types else [n for n in LEARNED if n not in ("Car", "Ped")]
+    noisy, _ = flip(train, FLIPS, run.seed, predicates=kept)
+    if setting.holdout:
+        return split(noisy, 1 - setting.holdout, by="facts", seed=run.seed)
+    return noisy, test
+
+
+def _at_every_step(train: Labels, run: Run, setting: Setting) -> Labels:  # noqa: ARG001
+    """Type facts stated at every step: a share of all of them, so that most agents have some."""
+    steps = world(run.data).scene.size.steps
+    draw = torch.Generator().manual_seed(run.seed)
+    index, truth = dict(train.index), dict(train.truth)
+    every = world(run.data).every
+    for name in ("Car", "Ped"):
+        count = every.truth[name].shape[0]
+        chosen = (torch.rand(count, steps, generator=draw) < run.fraction).nonzero()[:, 0]
+        index[name] = every.index[name][:, chosen]
+        truth[name] = every.truth[name][chosen]
+    return replace(train, index=index, truth=truth)
+
+
+def grid(
+    data: tuple[str, ...] = tuple(DATA),
+    methods: tuple[str, ...] = METHODS,
+    fractions: tuple[float, ...] = FRACTIONS,
+    repetitions: int = REPETITIONS,
+) -> Iterator[Run]:
+    """All runs, those of one data set and method together."""
+    for name in data:
+        for method in methods:
+            for fraction in fractions:
+                for repetition in range(repetitions):
+                    yield Run(name, method, fraction, repetition)
