@@ -18,12 +18,13 @@ from fotltn.engine import Prepared, compile_formulas
 from fotltn.experiments.carped import LEARNED
 from fotltn.experiments.protocol import Run, Setting, World, facts_of, world
 from fotltn.grounding.labels import Labels
+from fotltn.grounding.split import split
 from fotltn.learn.metrics import chance, kb_sat, mean, pr_auc
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.many import ManyMLP
 from fotltn.networks.predicates import Network
-from fotltn.semantics.config import STABLE_PRODUCT, PMean, Semantics
+from fotltn.semantics.config import STABLE_PRODUCT, PMean, Semantics, named
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.semantics.sparse import SparseTable
 
@@ -104,6 +105,7 @@ class Batch:
     device: str
     world: World
     facts: Supervision
+    watched: Supervision | None
     tests: list[Labels]
     base: Interpretation
 
@@ -127,13 +129,22 @@ def batch(runs: Sequence[Run], setting: Setting, device: str) -> Batch:
     """Read the facts of runs, which share data set and method."""
     found = world(runs[0].data)
     parts = [facts_of(run, setting) for run in runs]
+    trains = [train for train, _ in parts]
+    seen: list[Labels] = []
+    if setting.watch:
+        pairs = [
+            split(t, 1 - setting.watch, by="facts", seed=run.seed)
+            for t, run in zip(trains, runs, strict=True)
+        ]
+        trains, seen = [a for a, _ in pairs], [b for _, b in pairs]
     agents, steps = found.close.sizes["agent"], found.close.horizon
     shapes = {
         name: (agents, 1 if decl.static else steps)
         for name, decl in found.theory.signature.predicates.items()
         if name in LEARNED
     }
-    facts = supervision([train for train, _ in parts], shapes, device)
+    facts = supervision(trains, shapes, device)
+    watched = supervision(seen, shapes, device) if seen else None
     close = found.close.predicates["Close"]
     assert isinstance(close, SparseTable)
     moved = replace(close, index=close.index.to(device), value=close.value.to(device))
@@ -142,7 +153,8 @@ def batch(runs: Sequence[Run], setting: Setting, device: str) -> Batch:
         lengths=torch.full((len(runs),), steps, device=device),
         predicates={"Close": moved},
     )
-    return Batch(list(runs), setting, device, found, facts, [test for _, test in parts], base)
+    tests = [test for _, test in parts]
+    return Batch(list(runs), setting, device, found, facts, watched, tests, base)
 
 
 class _Ours(nn.Module):
@@ -190,8 +202,9 @@ class _Ours(nn.Module):
         if work.method == "FOT-LTN":
             return tables, facts
         if self.ready is None:
-            self.ready = work.axioms(STABLE_PRODUCT.with_p(p), tables)
-        values = torch.stack([v.tensor.reshape(-1) for v in self.ready(model).values()])
+            self.ready = work.axioms(named(work.setting.semantics).with_p(p), tables)
+        found = self.ready(model).values()
+        values = torch.stack([v.tensor.reshape(-1).expand(len(work.runs)) for v in found])
         axioms = mean_error(((1 - values).clamp(min=0) ** p).mean(0), p)
         return tables, mean_error((facts**p + axioms**p) / 2, p)
 
@@ -205,11 +218,11 @@ class _Peer(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(work.runs[0].seed)
         trains = [facts_of(run, work.setting)[0] for run in work.runs]
-        close = work.world.close.predicates["Close"]
-        assert isinstance(close, SparseTable)
+        scene = work.world.scene
         self.net = HTGNN(
-            work.world.scene.size, len(work.runs), trains, close, generator=generator
-        ).to(work.device)
+            scene.size, len(work.runs), trains, scene.close, generator=generator,
+            scale=work.setting.scale,
+        ).to(work.device)  # fmt: skip
         self.work = work
 
     def forward(self) -> tuple[Tables, Tensor]:
@@ -251,9 +264,12 @@ def train(work: Batch, on_epoch: Callable[[int, int], None] | None = None) -> Tr
     for epoch in range(1, setting.epochs + 1):
         optimiser.zero_grad(set_to_none=True)
         tables, loss = module()
-        better = going & (loss.detach() < best)
+        judged = loss.detach()
+        if work.watched is not None:
+            judged = unsatisfied(tables, work.watched, setting.p).detach()
+        better = going & (judged < best)
         _keep(kept, tables, better if setting.keep_best else going)
-        best = torch.where(better, loss.detach(), best)
+        best = torch.where(better, judged, best)
         best_epoch = torch.where(better, epoch, best_epoch)
         epochs = torch.where(going, epoch, epochs)
         going = going & (epoch - best_epoch < setting.patience)

@@ -43,6 +43,9 @@ class Setting:
         rate: of learning.
         p: the exponent of all means.
         keep_best: predictions are those of the best epoch, not of the last.
+        semantics: of the axioms, by name; "ltn" has the projections away from 0 and 1.
+        watch: the share of the training facts that is not learned from, but watched for early
+            stopping; 0: the training loss is watched.
         holdout: the share of the (noisy) training facts that takes the place of the test facts, to
             choose a setting by; 0 for none.
     """
@@ -55,6 +58,8 @@ class Setting:
     rate: float = 0.005
     p: float = 4.0
     keep_best: bool = True
+    semantics: str = "stable-product"
+    watch: float = 0.0
     holdout: float = 0.0
 
 
@@ -106,10 +111,10 @@ def world(name: str) -> World:
     found = read_facts([facts(scene)], theory().signature, horizon=scene.size.steps)
     every = labels(found, theory().signature, LEARNED, dtype=torch.float32)
     names = {n: i for i, n in enumerate(found.entities["agent"])}
-    order = np.array([names[n] for n in scene.agents])
+    assert tuple(names) == scene.agents, "facts name agents in the order of the scene"
     first, second, time = np.nonzero(scene.tables()["Close"])
-    index = torch.from_numpy(np.stack([np.zeros_like(time), order[first], order[second], time]))
-    agents, steps = len(order), scene.size.steps
+    index = torch.from_numpy(np.stack([np.zeros_like(time), first, second, time]))
+    agents, steps = len(names), scene.size.steps
     close = sparse_table(index, None, (1, agents, agents, steps))
     given = Interpretation(
         {"agent": agents},
