@@ -31,6 +31,11 @@ READINGS = [
         for types in ("once", "every step")
         for flipped in (True, False)
     ),
+    *(
+        Setting(scale=scale, types="all", flip_types=flipped)
+        for scale in (1.0, 0.1, 0.01)
+        for flipped in (True, False)
+    ),
     *(Setting(scale=scale, semantics="ltn") for scale in (1.0, 0.01)),
     *(Setting(scale=scale, watch=0.1) for scale in (1.0, 0.1, 0.01)),
     *(Setting(scale=scale, watch=0.2) for scale in (1.0, 0.01)),

@@ -36,7 +36,9 @@ class Setting:
 
     Args:
         scale: the standard deviation of initial embeddings.
-        types: type facts are stated "once" for each agent, or at "every step".
+        types: type facts are stated "once" for each agent, and sampled like all others; or "all"
+            of them are training facts, and test facts, too; or they are stated, sampled and
+            flipped at "every step".
         flip_types: whether type facts are flipped like all others.
         patience: epochs without a better loss on the training facts.
         epochs: at most.
@@ -130,7 +132,10 @@ def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
     """The facts that a run learns from, a tenth of them flipped, and the clean rest."""
     train, test = split(world(run.data).every, run.fraction, by="facts", seed=run.seed)
     if setting.types == "every step":
-        train = _at_every_step(train, run, setting)
+        train = _at_every_step(train, run)
+    elif setting.types == "all":
+        whole = world(run.data).every
+        train, test = (_with_types(part, whole) for part in (train, test))
     kept = None if setting.flip_types else [n for n in LEARNED if n not in ("Car", "Ped")]
     noisy, _ = flip(train, FLIPS, run.seed, predicates=kept)
     if setting.holdout:
@@ -138,7 +143,17 @@ def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
     return noisy, test
 
 
-def _at_every_step(train: Labels, run: Run, setting: Setting) -> Labels:  # noqa: ARG001
+def _with_types(part: Labels, whole: Labels) -> Labels:
+    """Labels with all facts about types."""
+    types = ("Car", "Ped")
+    return replace(
+        part,
+        index={**part.index, **{n: whole.index[n] for n in types}},
+        truth={**part.truth, **{n: whole.truth[n] for n in types}},
+    )
+
+
+def _at_every_step(train: Labels, run: Run) -> Labels:
     """Type facts stated at every step: a share of all of them, so that most agents have some."""
     steps = world(run.data).scene.size.steps
     draw = torch.Generator().manual_seed(run.seed)
