@@ -120,7 +120,8 @@ def posteriors(
         draws = torch.stack(
             [torch.rand(shape, generator=g, dtype=torch.float64) for g in generators], dim=2
         )
-        chain.sweep(draws.flatten(2).to(device), min(1.0, 2 * sweep / max(1, burn_in)))
+        strength = min(1.0, 2 * sweep / burn_in) if burn_in else 1.0
+        chain.sweep(draws.flatten(2).to(device), strength)
         if sweep >= burn_in:
             chain.count()
     crosses, stops = (total.cpu() / (sweeps * chains) for total in chain.totals())

@@ -65,6 +65,11 @@ class Setting:
     holdout: float = 0.0
 
 
+#: The reading that the reproduction takes: embeddings as PyTorch draws them by default; type facts,
+#: which are the nodes' types in HTGNN's graph, known to all methods.
+READING = Setting(scale=1.0, types="all", flip_types=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run: a data set, a method, the share of facts that it learns from, and a repetition."""

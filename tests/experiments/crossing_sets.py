@@ -13,7 +13,7 @@ def every_set(steps):
         tuple(int(s <= t < s + d) for t in range(steps))
         for s, d in product(range(steps), range(1, longest + 1))
     ]
-    found = defaultdict(float)
+    found: defaultdict[tuple[int, ...], float] = defaultdict(float)
     for first in single:
         found[first] += 0.5 / len(single)
         for second in single:

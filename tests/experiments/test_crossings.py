@@ -75,6 +75,7 @@ def test_sets_are_drawn_as_often_as_they_are_probable(steps, scale):
         [(3, 4), (8, 4)],
         [(3, 4), (10, 2)],
         [(0, 8)],
+        [(4, 10)],
         [(26, 4)],
         [(12, 1), (29, 1)],
     ],

@@ -1,0 +1,225 @@
+"""Tables as plain text, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fotltn.report.stats import Summary
+
+#: What stands in a cell that has no value.
+NONE = "–"
+_FAR = "†"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text, which may be the best of its kind (bold) or far from the paper (a dagger)."""
+
+    text: str
+    best: bool = False
+    far: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table.
+
+    Args:
+        title: what it shows.
+        head: the names of the columns.
+        groups: rows that stay together; between groups a line is drawn.
+        stubs: how many columns name the row. A name that stands above is not repeated.
+        notes: sentences below it.
+        best: what is printed bold, or with a star where there is no bold.
+        far: what has a dagger.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
+    stubs: int = 1
+    notes: tuple[str, ...] = ()
+    best: str | None = None
+    far: str | None = None
+
+
+def row(*cells: Cell | str) -> tuple[Cell, ...]:
+    """A row of cells, of which some are given as text."""
+    return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
+    """A number as the paper prints it: without the 0 before the point.
+
+    >>> number(0.7271), number(1.0), number(-0.0312, sign=True), number(float("nan"))
+    ('.727', '1.000', '−.031', '–')
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return ("−" if value < 0 else "+" if sign else "") + "∞"
+    value = round(value, digits) + 0.0  # no negative zero
+    text = f"{abs(value):.{digits}f}".removeprefix("0" if digits else "")
+    return ("−" if value < 0 else "+" if sign else "") + text
+
+
+def spread(found: Summary | None, digits: int = 3) -> str:
+    """Mean ± standard deviation; only the mean of a single value."""
+    if found is None:
+        return NONE
+    mean = number(found.mean, digits)
+    return mean if math.isnan(found.std) else f"{mean}±{number(found.std, digits)}"
+
+
+def p_value(p: float, *, below: bool = False) -> str:
+    """A p-value with three digits, or what it lies below."""
+    if below or p < 0.0005:
+        return f"<{number(p if below else 0.001)}"
+    return number(p)
+
+
+def percent(share: float) -> str:
+    """A share in percent, with as many digits as it needs.
+
+    >>> percent(0.1), percent(0.125)
+    ('10 %', '12.5 %')
+    """
+    return f"{round(100 * share, 4):g} %"
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> [duration(s) for s in (0.034, 2.5, 75, 7384)]
+    ['0.034 s', '2.5 s', '1 min 15 s', '2 h 3 min']
+    """
+    if seconds < 59.95:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+# --- formats ---------------------------------------------------------------------------------
+
+
+def as_text(table: Table) -> str:
+    """The table for a terminal, with aligned columns."""
+    shown = [
+        [_unrepeated(group, i, table.stubs) for i in range(len(group))] for group in table.groups
+    ]
+    lines = [
+        [[cell.text + "*" * cell.best + _FAR * cell.far for cell in line] for line in group]
+        for group in shown
+    ]
+    every = [list(table.head), *(line for group in lines for line in group)]
+    widths = [max(len(line[i]) for line in every) for i in range(len(table.head))]
+
+    def aligned(line: Sequence[str]) -> str:
+        names = [text.ljust(widths[i]) for i, text in enumerate(line[: table.stubs])]
+        values = [
+            text.rjust(w)
+            for text, w in zip(line[table.stubs :], widths[table.stubs :], strict=True)
+        ]
+        return "  ".join([*names, *values]).rstrip()
+
+    rule = "─" * (sum(widths) + 2 * (len(widths) - 1))
+    parts = [table.title, rule, aligned(table.head)]
+    for group in lines:
+        parts += [rule, *map(aligned, group)]
+    return "\n".join([*parts, rule, *_notes(table, "*")]) + "\n"
+
+
+def as_markdown(table: Table, *, heading: str = "###") -> str:
+    """The table in Markdown, under a heading; without one if the heading is empty."""
+
+    def shown(cell: Cell) -> str:
+        text = cell.text.replace("|", "\\|") + _FAR * cell.far
+        return f"**{text}**" if cell.best else text
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    rules = [":--" if i < table.stubs else "--:" for i in range(len(table.head))]
+    parts = [f"{heading} {table.title}\n"] if heading else []
+    parts += [line([name.replace("|", "\\|") for name in table.head]), line(rules)]
+    for group in table.groups:
+        rows = (_unrepeated(group, i, table.stubs) for i in range(len(group)))
+        parts += [line([shown(cell) for cell in cells]) for cells in rows]
+    notes = "\n".join(_notes(table, "Bold:"))
+    return "\n".join(parts) + "\n" + (f"\n{notes}\n" if notes else "")
+
+
+def as_latex(table: Table, *, label: str | None = None) -> str:
+    r"""The table as a LaTeX `table`; it needs `\usepackage{booktabs}`."""
+
+    def shown(cell: Cell) -> str:
+        text = escape(cell.text) + r"$^\dagger$" * cell.far
+        return rf"\textbf{{{text}}}" if cell.best else text
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(cells) + r" \\"
+
+    kinds = "l" * table.stubs + "r" * (len(table.head) - table.stubs)
+    parts = [
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{escape(' '.join((table.title + '.', *_notes(table, 'Bold:'))))}}}",
+        *([rf"\label{{{label}}}"] if label else []),
+        rf"\begin{{tabular}}{{@{{}}{kinds}@{{}}}}",
+        r"\toprule",
+        line([escape(name) for name in table.head]),
+    ]
+    for group in table.groups:
+        rows = (_unrepeated(group, i, table.stubs) for i in range(len(group)))
+        parts += [r"\midrule", *(line([shown(cell) for cell in cells]) for cells in rows)]
+    return "\n".join([*parts, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "−": r"$-$", "<": r"$<$", ">": r"$>$", "∞": r"$\infty$",
+    "–": "--", "†": r"$\dagger$", "μ": r"$\mu$", "Δ": r"$\Delta$", "×": r"$\times$",
+    "∀": r"$\forall$", "∃": r"$\exists$",
+}  # fmt: skip
+_SPECIAL = re.compile("|".join(re.escape(c) for c in _LATEX))
+
+
+def escape(text: str) -> str:
+    r"""Text as LaTeX; spaces before percent signs do not break.
+
+    >>> escape("+.004 < 5 %")
+    '+.004 $<$ 5~\\%'
+    """
+    return _SPECIAL.sub(lambda m: _LATEX[m[0]], text).replace(r" \%", r"~\%")
+
+
+#: The formats by the ending of a file.
+FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
+    {"txt": as_text, "md": as_markdown, "tex": as_latex}
+)
+
+
+def _notes(table: Table, best: str) -> list[str]:
+    """All sentences below a table; `best` is how the best is marked."""
+    marked = [f"{best} {table.best}."] if table.best else []
+    return [*table.notes, *marked, *([f"{_FAR} {table.far}."] if table.far else [])]
+
+
+def _unrepeated(group: Sequence[Sequence[Cell]], i: int, stubs: int) -> list[Cell]:
+    """A row of a group without the names that stand in the row above it."""
+    cells = list(group[i])
+    for column in range(stubs - 1 if i else 0):
+        if cells[column] != group[i - 1][column]:
+            break
+        cells[column] = Cell("")
+    return cells
