@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fotltn import __version__
 from fotltn.engine import Prepared, compile_formulas
 from fotltn.experiments.carped import LEARNED
 from fotltn.experiments.protocol import Run, Setting, World, facts_of, world
@@ -328,6 +329,7 @@ def records(work: Batch, trained: Trained, seconds: float) -> list[dict[str, Any
             "epochs": int(trained.epochs[i]), "best_epoch": int(trained.best[i]),
             "seconds": seconds / len(work.runs), "batch": len(work.runs),
             "parameters": trained.parameters, "setting": asdict(work.setting), "device": name,
+            "version": __version__,
         })  # fmt: skip
     return found
 
