@@ -1,6 +1,6 @@
 """FOT-LTN: learning with time-stamped facts and first-order temporal axioms.
 
-The language part loads without torch; what evaluates loads it on first use.
+The language part loads without torch; what evaluates and learns loads it on first use.
 """
 
 from __future__ import annotations
@@ -31,10 +31,20 @@ from fotltn.syntax.theory import Theory as Theory
 
 if TYPE_CHECKING:
     from fotltn.evaluation import evaluate as evaluate
+    from fotltn.grounding.wide import Wide as Wide
+    from fotltn.project.api import train as train
+    from fotltn.project.model import Model as Model
+    from fotltn.project.model import load_model as load_model
 
 __version__ = "0.1.0"
 
-_LAZY = {"evaluate": "fotltn.evaluation"}
+_LAZY = {
+    "evaluate": "fotltn.evaluation",
+    "train": "fotltn.project.api",
+    "load_model": "fotltn.project.model",
+    "Model": "fotltn.project.model",
+    "Wide": "fotltn.grounding.wide",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +13,7 @@ from fotltn.algebra.expr import Expr, Kind, Leaf, Reduce
 from fotltn.algebra.lower import lower
 from fotltn.algebra.passes import optimize
 from fotltn.algebra.passes.share import share
-from fotltn.errors import SemanticsError
+from fotltn.errors import DataError, SemanticsError
 from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
@@ -23,9 +24,10 @@ from fotltn.plan.plan import Plan, Route
 from fotltn.plan.run import execute
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.plan.state import Run
-from fotltn.semantics.config import Semantics
+from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.interpretation import Interpretation, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.tree import postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,19 @@ class Program:
     ) -> Prepared:
         """Plan for data; facts are made ready on first use and kept."""
         sizes = sizes_of(model, dtype)
-        return Prepared(self.plan(sizes, budget=budget), self.semantics, dtype, sizes.ragged)
+        facts = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
+        plan = self.plan(sizes, budget=budget)
+        return Prepared(plan, self.semantics, dtype, sizes.ragged, facts, self.guards())
+
+    def guards(self) -> frozenset[str]:
+        """The predicates that decide, as guards, what is counted."""
+        found = [
+            n.guard.predicate
+            for _, formula in self.formulas
+            for n in postorder(formula)
+            if isinstance(n, c.Quantifier) and isinstance(n.guard, c.Atom)
+        ]
+        return frozenset(found)
 
 
 @dataclass(slots=True, eq=False)
@@ -58,16 +72,50 @@ class Prepared:
     semantics: Semantics
     dtype: torch.dtype
     ragged: bool
+    facts: dict[str, SparseTable] = field(default_factory=dict)  # as of the last call
+    guards: frozenset[str] = frozenset()
     bound: dict[Leaf, Bound] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
 
     @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
     def __call__(self, model: Interpretation) -> dict[str, Value]:
-        """The value of each formula. Tables of facts must be those that were prepared for.
+        """The value of each formula. Facts are those that were prepared for; degrees may change.
 
         Inside a function that PyTorch compiles, this runs as it is; `compiled` fuses it.
+
+        Raises:
+            DataError: a table of facts is none that was prepared for.
         """
+        self._renew(model)
         run = Run(model, self.semantics, self.dtype, self.bound, ragged=self.ragged)
         return execute(self.plan, run)
+
+    def _renew(self, model: Interpretation) -> None:
+        """Check that facts are where they were, and forget what came from other degrees."""
+        changed = False
+        given = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
+        self.facts = self.facts or given
+        for name, old in self.facts.items():
+            new = given.get(name)
+            if new is None or not _same_places(new, old):
+                raise DataError(
+                    f"the facts of '{name}' are not those that the plan was prepared for; pass a "
+                    "table with the same index tensor, whose degrees may differ, or prepare anew"
+                )
+            version = 0 if new.value.is_inference() else new.value._version
+            if new.value is old.value and self.versions.setdefault(name, version) == version:
+                continue
+            if name in self.guards and not bool((new.value == 1).all()):
+                raise DataError(f"'{name}' is a guard: the degrees of its facts must all be 1")
+            changed = True
+            self.facts[name], self.versions[name] = new, version
+        if changed:
+            for found in self.bound.values():
+                found.forget()
+
+
+def _same_places(new: SparseTable, old: SparseTable) -> bool:
+    return new.index is old.index and (new.shape, new.default) == (old.shape, old.default)
 
 
 @dataclass(slots=True, eq=False)
@@ -123,9 +171,12 @@ def compile_formulas(
     *,
     at: int | None = 0,
 ) -> Program:
-    """Lower and optimise formulas at one time point, or (`at=None`) at all."""
-    if semantics.boolean or semantics.log_space:
-        raise SemanticsError(f"the engine computes real degrees, not '{semantics.name}'")
+    """Lower and optimise formulas at one time point, or (`at=None`) at all.
+
+    Under a log-space semantics the values are logarithms of degrees, by the equations.
+    """
+    if semantics.boolean:
+        raise SemanticsError(f"the engine computes degrees, not the truth of '{semantics.name}'")
     expressions = share(
         {
             name: optimize(lower(formula, signature, semantics, at=at))
@@ -133,6 +184,19 @@ def compile_formulas(
         }
     )
     return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics)
+
+
+def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:
+    """Whether the powers of a mean underflow only for degrees that rounding would swallow.
+
+    The reference takes the largest degree out before it forms powers. A sum that is taken axis by
+    axis cannot, so a degree whose power is too small for the dtype counts as 0.
+    """
+    if semantics.log_space:
+        return True
+    kind = torch.finfo(dtype)
+    exponents = [a.p for a in semantics.aggregations if isinstance(a, PMean)]
+    return all(p == math.inf or kind.tiny ** (1 / p) <= kind.eps for p in exponents)
 
 
 def sizes_of(model: Interpretation, dtype: torch.dtype) -> Sizes:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from fotltn.errors import BuildError, DataError, SemanticsError
+from fotltn.engine import Program, compile_formulas, within_rounding
+from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check, check_formula
+from fotltn.logic.signature import Signature
+from fotltn.plan.build import BUDGET
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, named
 from fotltn.semantics.interpretation import Interpretation, Value
@@ -18,9 +22,11 @@ from fotltn.semantics.logspace import to_log
 from fotltn.semantics.tables import interpret
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
-from fotltn.syntax.theory import Theory
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
+from fotltn.tree import postorder
 
 Time = int | Literal["all"]
+Statics = tuple[tuple[str, bool], ...]
 
 
 def evaluate(
@@ -39,6 +45,8 @@ def evaluate(
     horizon: int | None = None,
     threshold: float | None = None,
     log: bool = False,
+    budget: int = BUDGET,
+    engine: bool = True,
 ) -> Tensor:
     """The truth of a formula, differentiable with respect to the tables.
 
@@ -60,10 +68,16 @@ def evaluate(
         horizon: the number of time points, if no table says.
         threshold: for the crisp semantics, the degree from which on a fact is true.
         log: give logarithms of degrees; under a log-space semantics these do not underflow.
+        budget: bytes that the engine may take for intermediate results.
+        engine: False follows the equations step by step, on every combination of entities and
+            time. The values are the same up to rounding.
 
     Returns:
         A tensor with axes (trace, with `lengths`; free variables in order of appearance; time,
         with `at="all"`). Points beyond the end of a trace are NaN, or False if crisp.
+
+    Raises:
+        LimitError: the formula does not fit the budget.
 
     >>> evaluate("F p", {"p": [0.2, 0.6, 0.4]}, semantics="godel")
     tensor(0.6000)
@@ -79,10 +93,13 @@ def evaluate(
         relations=relations, constants=constants, features=features, horizon=horizon,
         declared=theory is not None,
     )  # fmt: skip
+    point = None if at == "all" else _point(at, model)
     value = evaluate_core(
-        checked.formula, model, meaning, dtype=dtype, threshold=threshold, log=log
-    )
-    return present(value, checked.free, model, at=at, batched=batched)
+        checked.formula, model, meaning, dtype=dtype, at=point, threshold=threshold, log=log,
+        budget=budget, engine=engine,
+    )  # fmt: skip
+    # A copy: the value of an atom is its table, which the caller may not want to write to.
+    return present(value, checked.free, model, at=at, batched=batched).clone()
 
 
 def evaluate_core(
@@ -91,16 +108,103 @@ def evaluate_core(
     semantics: Semantics,
     *,
     dtype: torch.dtype,
+    at: int | None = None,
     threshold: float | None = None,
     log: bool = False,
+    budget: int = BUDGET,
+    engine: bool = True,
 ) -> Value:
-    """The value of a checked formula at all points: degrees, their logarithms, or Booleans."""
+    """The value of a checked formula at a point or all: degrees, their logarithms, or Booleans."""
+    return evaluate_all(
+        {"": formula}, model, semantics, dtype=dtype, at=at, threshold=threshold, log=log,
+        budget=budget, engine=engine,
+    )[""]  # fmt: skip
+
+
+def evaluate_all(
+    formulas: Mapping[str, c.Formula],
+    model: Interpretation,
+    semantics: Semantics,
+    *,
+    dtype: torch.dtype,
+    at: int | None = None,
+    threshold: float | None = None,
+    log: bool = False,
+    budget: int = BUDGET,
+    engine: bool = True,
+) -> dict[str, Value]:
+    """The values of checked formulas, together if that fits the budget, else one by one.
+
+    Two-valued truth, and means whose powers would underflow, are computed by the equations. With
+    a time point `at`, only there is a value right.
+    """
     if semantics.boolean:
-        return crisp.evaluate(formula, model, threshold=threshold)
-    value = reference.evaluate(formula, model, semantics, dtype=dtype)
-    if semantics.log_space:
-        return value if log else Value(value.axes, value.tensor.exp())
-    return Value(value.axes, to_log(value.tensor)) if log else value
+        return {n: crisp.evaluate(f, model, threshold=threshold) for n, f in formulas.items()}
+    if not engine or not within_rounding(semantics, dtype):
+        found = {
+            n: reference.evaluate(f, model, semantics, dtype=dtype) for n, f in formulas.items()
+        }
+    else:
+        found = _planned(formulas, model, semantics, dtype, at, budget)
+    if log == semantics.log_space:
+        return found
+    return {n: Value(v.axes, to_log(v.tensor) if log else v.tensor.exp()) for n, v in found.items()}
+
+
+def _planned(
+    formulas: Mapping[str, c.Formula],
+    model: Interpretation,
+    semantics: Semantics,
+    dtype: torch.dtype,
+    at: int | None,
+    budget: int,
+) -> dict[str, Value]:
+    static = _static(formulas, model)
+    program = _program(tuple(formulas.items()), static, semantics, at)
+    try:
+        prepared = program.prepare(model, dtype=dtype, budget=budget)
+    except LimitError:
+        if len(formulas) == 1:
+            raise
+        return {
+            name: _planned({name: formula}, model, semantics, dtype, at, budget)[name]
+            for name, formula in formulas.items()
+        }
+    return prepared(model)
+
+
+def _static(formulas: Mapping[str, c.Formula], model: Interpretation) -> tuple[Statics, Statics]:
+    """Which tables of predicates and functions in formulas change over time, and which do not."""
+    predicates: dict[str, bool] = {}
+    functions: dict[str, bool] = {}
+    for node in postorder(*formulas.values()):
+        match node:
+            case c.Atom(name):
+                predicates[name] = model.table(name).shape[-1] == 1 < model.horizon
+            case c.Apply(name):
+                functions[name] = model.function(name).shape[-1] == 1 < model.horizon
+    return tuple(predicates.items()), tuple(functions.items())
+
+
+@lru_cache(maxsize=64)
+def _program(
+    formulas: tuple[tuple[str, c.Formula], ...],
+    static: tuple[Statics, Statics],
+    semantics: Semantics,
+    at: int | None,
+) -> Program:
+    predicates, functions = static
+    signature = Signature(
+        predicates={name: PredicateDecl(name, static=fixed) for name, fixed in predicates},
+        functions={name: FunctionDecl(name, (), "", static=fixed) for name, fixed in functions},
+    )
+    return compile_formulas(dict(formulas), signature, semantics, at=at)
+
+
+def _point(at: int, model: Interpretation) -> int:
+    if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < model.horizon:
+        raise DataError(f"the time point {at!r} does not exist: there are 0 to {model.horizon - 1}")
+    return at
 
 
 def present(
@@ -119,11 +223,7 @@ def present(
     if not bool(inside.all()):
         tensor = torch.where(inside, tensor, beyond.to(tensor.dtype))
     if at != "all":
-        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < model.horizon:
-            raise DataError(
-                f"the time point {at!r} does not exist: there are 0 to {model.horizon - 1}"
-            )
-        tensor = tensor[..., at]
+        tensor = tensor[..., _point(at, model)]
     return tensor if batched else tensor[0]
 
 

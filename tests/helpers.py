@@ -1,16 +1,31 @@
-"""Random formulas, shared by the tests that compare evaluators with oracles."""
+"""Both evaluators at once, and random formulas: shared by the tests that compare with oracles."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
+import torch
+from torch import Tensor
+
+import fotltn
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import STRICT, Temporal
 
 FUTURE = (Temporal.X, Temporal.WX, Temporal.F, Temporal.G, Temporal.U, Temporal.R)
 PAST = (Temporal.Y, Temporal.WY, Temporal.O, Temporal.H, Temporal.S, Temporal.T)
 EVERY = tuple(Temporal)
+
+
+def evaluate(formula: str | f.Formula, predicates: Any, **options: Any) -> Tensor:
+    """What the reference says, for an oracle to judge; the engine must say the same."""
+    expected = fotltn.evaluate(formula, predicates, engine=False, **options)
+    found = fotltn.evaluate(formula, predicates, **options)
+    torch.testing.assert_close(
+        found, expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=lambda m: f"{formula}\n{m}"
+    )
+    return expected
 
 
 def random_formula(

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from fotltn.logic import core as c
 from fotltn.semantics.config import Semantics
-from fotltn.tree import Node, fold
+from fotltn.tree import Node, children, postorder
 
 
 class Kind(StrEnum):
@@ -25,11 +25,13 @@ class Kind(StrEnum):
 
 
 class Op(StrEnum):
-    """Pointwise operations that are not sums and products."""
+    """Pointwise operations that are not scales, offsets and products."""
 
     MINIMUM = "minimum"  # min(u, v)
     MAXIMUM = "maximum"  # max(u, v)
     POSITIVE = "positive"  # max(0, u + v)
+    PLUS = "plus"  # u + v + …
+    EXCESS = "excess"  # u - v, where v is u as if a table had no facts
     GODEL_NOT = "godel-not"  # 1 if u = 0 else 0
     GODEL_IMPLIES = "godel-implies"  # 1 if u <= v else v
     GOGUEN = "goguen"  # 1 if u <= v else v / u
@@ -188,17 +190,21 @@ def pointwise_parts(node: Expr) -> tuple[Expr, ...] | None:
 
 def free_axes(node: c.Core) -> frozenset[c.Axis]:
     """The axes that a core formula or term depends on."""
+    return free_axes_of_all(node)[node]
 
-    def visit(inner: c.Core, below: list[frozenset[c.Axis]]) -> frozenset[c.Axis]:
-        found = frozenset[c.Axis]().union(*below)
-        match inner:
+
+def free_axes_of_all(root: c.Core) -> dict[c.Core, frozenset[c.Axis]]:
+    """The same for each part of a formula, children first."""
+    found: dict[c.Core, frozenset[c.Axis]] = {}
+    for node in postorder(root):
+        axes = frozenset[c.Axis]().union(*(found[child] for child in children(node)))  # type: ignore[index]
+        match node:
             case c.Variable(axis):
-                return found | {axis}
-            case c.Quantifier(_, axes):
-                return found - set(axes)
-        return found
-
-    return fold(node, visit)
+                axes = axes | {axis}
+            case c.Quantifier(_, bound):
+                axes = axes - set(bound)
+        found[node] = axes
+    return found
 
 
 def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:

@@ -53,7 +53,13 @@ _DUAL = {
 def lower(
     formula: c.Formula, signature: Signature, semantics: Semantics, *, at: int | None = None
 ) -> Expr:
-    """The expression of a formula at one time point, or (`at=None`) at all."""
+    """The expression of a formula at one time point, or (`at=None`) at all.
+
+    Logarithms of degrees are no sums of products: in log space a formula stays whole.
+    """
+    if semantics.log_space:
+        whole = Data(formula, temporal=True)
+        return whole if at is None else At(whole, at)
     lowering = _Lowering(signature, semantics)
 
     def visit(node: c.Core, below: list[Expr | None]) -> Expr | None:
@@ -175,6 +181,8 @@ class _Lowering:
                 return complement(mean) if universal else mean
             case Fold() if universal:
                 return self.fold(self.s.conjunction, x, reduce)
+            case Fold() if self.s.disjunction is TConorm.MAXIMUM:
+                return reduce(Kind.MAXIMUM, x)
             case Fold():
                 return complement(self.fold(_DUAL[self.s.disjunction], complement(x), reduce))
         raise AssertionError(how)

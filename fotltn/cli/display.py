@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fotltn.cli.tables import metrics_table, show
 from fotltn.errors import DataError
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class Display:
         count = sum(p.numel() for p in built.task.grounding.parameters())
         for warning in (*built.world.theory.warnings, *built.world.facts.warnings):
             print(warning.render(), file=sys.stderr)
+        if built.task.training.batches is not None:
+            from fotltn.learn.batches import bias
+
+            for sentence in bias(built.task.training.batches, built.world.theory):
+                print(f"note: {sentence}", file=sys.stderr)
         self.console.print(
             f"{count:,} parameters, {built.task.labels.total:,} labelled facts, "
             f"{len(built.world.theory.axioms)} axioms"
@@ -123,26 +129,8 @@ def bar(value: float, width: int = 24) -> str:
 
 def print_metrics(model: Model) -> None:
     """How good the predictions of test facts are, by predicate."""
-    from rich.box import SIMPLE_HEAD
-
     found = model.metrics()
     if found is None:
         print("no facts are held back for testing, so that there are no metrics")
-        return
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("predicate", "test facts", "true", "PR-AUC", "chance", "ROC-AUC", "accuracy"):
-        table.add_column(name, justify="left" if name == "predicate" else "right")
-    for name, one in found.predicates.items():
-        table.add_row(
-            name, f"{one.facts:,}", f"{one.positive:,}", *(
-                _number(m.value) for m in (one.pr_auc, one.chance, one.roc_auc, one.accuracy)
-            ),
-        )  # fmt: skip
-    means = [found.mean[m].value for m in ("pr_auc", "chance", "roc_auc", "accuracy")]
-    table.add_section()
-    table.add_row("mean", "", "", *(_number(m) for m in means), style="bold")
-    Console().print(table)
-
-
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.3f}"
+    else:
+        show(metrics_table(found))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fotltn.cli.output import emit_json, warn
+from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
@@ -64,6 +64,9 @@ def evaluate(
             "--threshold", help="With the crisp semantics: degrees at or above it are true."
         ),
     ] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")
+    ] = "4G",
     digits: Annotated[
         int, typer.Option("--digits", help="Digits after the point.", min=1, max=17)
     ] = 3,
@@ -80,6 +83,7 @@ def evaluate(
     checked = check_theory(load_theory(theory))
     goals = _goals(checked, formula or [])
     time = _time(at)
+    room = as_bytes(budget)
     from fotltn.grounding.facts import read_facts
 
     table = read_facts(facts, checked.signature, horizon=horizon)
@@ -88,7 +92,7 @@ def evaluate(
             f"the time point {time} does not exist: there are 0 to {max(table.lengths) - 1}"
         )
     try:
-        lines = _lines(goals, checked, table, meaning, time, threshold)
+        lines = _lines(goals, checked, table, meaning, time, threshold, room)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate" not in str(error):
             raise
@@ -153,24 +157,31 @@ def _lines(
     semantics: Semantics,
     time: int | None,
     threshold: float | None,
+    budget: int,
 ) -> list[Line]:
     import torch
 
-    from fotltn.evaluation import evaluate_core, present
+    from fotltn.engine import within_rounding
+    from fotltn.evaluation import evaluate_all, present
     from fotltn.grounding.dense import interpretation
 
-    model = interpretation(facts, checked.signature)
+    dtype = torch.float64
+    planned = not semantics.boolean and within_rounding(semantics, dtype)
+    model = interpretation(facts, checked.signature, dtype=dtype, sparse=planned)
+    formulas = {str(number): core for number, (_, core, _) in enumerate(goals)}
+    values = evaluate_all(
+        formulas, model, semantics, dtype=dtype, at=time, threshold=threshold, budget=budget
+    )
     found = []
-    for name, core, free in goals:
-        value = evaluate_core(core, model, semantics, dtype=torch.float64, threshold=threshold)
-        tensor = present(value, free, model, at="all", batched=True)
+    for (name, _, free), value in zip(goals, values.values(), strict=True):
+        tensor = present(value, free, model, at="all" if time is None else time, batched=True)
         names = [facts.entities[str(axis.sort)] for axis in free]
         for trace, label in enumerate(facts.traces):
+            length = facts.lengths[trace]
             for place in itertools.product(*(range(len(n)) for n in names)):
-                row = tensor[(trace, *place)].tolist()[: facts.lengths[trace]]
+                cell: Any = tensor[(trace, *place)].tolist()
                 binding = {a.name: n[i] for a, n, i in zip(free, names, place, strict=True)}
-                if time is not None:
-                    row = [row[time]] if time < len(row) else [None]
+                row = cell[:length] if time is None else [cell if time < length else None]
                 found.append(Line(name, label, binding, row))
     return found
 

@@ -10,7 +10,7 @@ import typer
 
 from fotltn.algebra.lower import lower
 from fotltn.algebra.passes import optimize
-from fotltn.cli.output import emit_json, warn
+from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
@@ -19,8 +19,6 @@ from fotltn.plan.cost import dense_cost
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import SEMANTICS, named
 from fotltn.syntax.load import load_theory
-
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def explain(
@@ -52,8 +50,8 @@ def explain(
     """
     meaning = named(semantics)
     meaning = meaning if p is None else meaning.with_p(p)
-    if meaning.boolean or meaning.log_space:
-        raise SemanticsError(f"'{meaning.name}' is evaluated by the reference, without a plan")
+    if meaning.boolean:
+        raise SemanticsError(f"'{meaning.name}' is evaluated by the equations, without a plan")
     checked = check_theory(load_theory(theory))
     sizes = _sizes(checked.signature, size or [], facts or [], horizon, traces, 8 if double else 4)
     time = None if at == "all" else _time(at, horizon)
@@ -62,7 +60,7 @@ def explain(
         for a in checked.axioms
     }
     dense = {a.name: dense_cost(a.formula, sizes) for a in checked.axioms}
-    plan = build(roots, sizes, budget=_bytes(budget), dense=dense)
+    plan = build(roots, sizes, budget=as_bytes(budget), dense=dense)
     if not as_json:
         warn(checked.warnings)
         print(plan.explain())
@@ -106,15 +104,3 @@ def _numbers(option: str, items: list[str], known: object) -> dict[str, int]:
             raise DataError(f"{option} takes NAME=NUMBER, not '{item[:40]}'")
         found[name] = int(number)
     return found
-
-
-def _bytes(text: str) -> int:
-    cleaned = text.strip().lower().removesuffix("ib").removesuffix("b")
-    number, unit = (cleaned[:-1], cleaned[-1:]) if cleaned[-1:] in _UNITS else (cleaned, "")
-    try:
-        count = float(number) * _UNITS[unit]
-    except ValueError:
-        count = -1.0
-    if not 0 < count < 2**63:
-        raise DataError(f"--budget takes bytes as 500M or 4G, not '{text}'")
-    return int(count)

@@ -9,14 +9,20 @@ from typing import Annotated
 
 import typer
 
+from fotltn.cli.audit import audit
 from fotltn.cli.check import check
 from fotltn.cli.eval import evaluate
+from fotltn.cli.evaluate import evaluate_model
 from fotltn.cli.explain import explain
 from fotltn.cli.new import new
-from fotltn.cli.output import FINDINGS, complain
+from fotltn.cli.output import FINDINGS, INTERRUPTED, complain
+from fotltn.cli.predict import predict
+from fotltn.cli.query import query
+from fotltn.cli.reproduce import reproduce
 from fotltn.cli.show import show
 from fotltn.cli.train import train
-from fotltn.errors import FotError
+from fotltn.cli.violations import violations
+from fotltn.errors import FotError, LimitError
 
 app = typer.Typer(
     name="fotltn",
@@ -33,6 +39,12 @@ app.command("eval")(evaluate)
 app.command("explain")(explain)
 app.command("new")(new)
 app.command("train")(train)
+app.command("reproduce")(reproduce)
+app.command("evaluate")(evaluate_model)
+app.command("query")(query)
+app.command("violations")(violations)
+app.command("audit")(audit)
+app.command("predict")(predict)
 
 
 def _version(value: bool) -> None:
@@ -78,7 +90,12 @@ def _run() -> int:
         status = FINDINGS
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        status = 130
+        status = INTERRUPTED
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate" not in str(error):
+            raise
+        complain(LimitError("this does not fit into memory"), as_json="--json" in sys.argv)
+        status = FINDINGS
     except SystemExit as stop:
         status = int(stop.code or 0)
     sys.stdout.flush()

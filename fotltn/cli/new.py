@@ -10,7 +10,6 @@ import typer
 
 from fotltn.cli.output import emit_json
 from fotltn.errors import DataError
-from fotltn.project.config import FILE
 
 PROJECT = """\
 # A scene of cars and pedestrians: which cars stop, who crosses, and when.
@@ -77,14 +76,16 @@ def new(
 def make(folder: Path, cars: int, pedestrians: int, steps: int, seed: int) -> None:
     """Write the files of a project into a folder of its own."""
     from fotltn.experiments.carped import generate, write
+    from fotltn.project.config import FILE
 
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"'{folder}' exists already; a new project needs a folder of its own")
     try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise DataError(f"'{folder}' exists already; a new project needs a folder of its own")
+        scene = generate(cars, pedestrians, steps, seed=seed)
         folder.mkdir(parents=True, exist_ok=True)
         theory = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
         (folder / "theory.fot").write_text(theory, "utf-8")
-        write(generate(cars, pedestrians, steps, seed=seed), folder)
+        write(scene, folder)
         (folder / FILE).write_text(PROJECT, "utf-8")
     except OSError as error:
         raise DataError(f"cannot write the project '{folder}': {error.strerror}") from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.output import emit_json
+from fotltn.cli.output import INTERRUPTED, complain, emit_json
 
 if TYPE_CHECKING:
     from fotltn.project.model import Model
@@ -38,11 +39,12 @@ def train(
     """Train the networks of a project, and save them as a model.
 
     Interrupted by Ctrl-C or killed, it goes on where it was when it is run again, and ends with
-    the same model. Exit status: 0 if a model was saved, 1 if not.
+    the same model. Exit status: 0 if a model was saved, 1 if the input has errors, 2 for a wrong
+    call, 130 if it was interrupted.
     """
     from fotltn.cli.display import Display, print_metrics
     from fotltn.project.config import read_config
-    from fotltn.project.train import train_and_save, without_axioms
+    from fotltn.project.train import InterruptedTrainingError, train_and_save, without_axioms
 
     config = read_config(project)
     training = config.training
@@ -51,14 +53,20 @@ def train(
     config = replace(config, training=training)
     config = without_axioms(config) if no_axioms else config
     path = model if model is not None else config.path(config.model)
-    with Display(config.training.epochs, logs=tensorboard, quiet=as_json) as display:
-        trained = train_and_save(
-            config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
-        )
+    try:
+        with Display(config.training.epochs, logs=tensorboard, quiet=as_json) as display:
+            trained = train_and_save(
+                config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
+            )
+    except InterruptedTrainingError as error:
+        complain(error, as_json=as_json)
+        raise typer.Exit(INTERRUPTED) from None
     if as_json:
         emit_json(summary(trained, path))
         return
-    print(f"{path}: {trained.reason}, best epoch {display.best} of {len(trained.history)}")
+    for warning in trained.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{path}: {trained.reason}, best epoch {trained.best_epoch} of {len(trained.history)}")
     print_metrics(trained)
 
 
@@ -70,6 +78,8 @@ def summary(model: Model, path: Path) -> dict[str, object]:
         "model": str(path),
         "reason": model.reason,
         "epochs": len(model.history),
+        "best_epoch": model.best_epoch,
+        "warnings": list(model.warnings),
         "axioms": model.audit().as_dict() if model.theory.axioms else None,
         "metrics": None if found is None else found.as_dict(),
     }

@@ -1,6 +1,8 @@
-"""Facts as dense tables, for the reference evaluators."""
+"""Facts as tables: dense ones, or (for the engine) only the facts where these are few."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -11,15 +13,25 @@ from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.sparse import SparseTable, sparse_table
 
 #: The most cells that one table may have; beyond it, dense evaluation is not the right tool.
 MAX_CELLS = 2**28
 
+#: A table with more cells than this, and than so many for each fact, may be given as its facts.
+SPARSE_CELLS, SPARSE_RATIO = 2**16, 8
+
 
 def interpretation(
-    facts: Facts, signature: Signature, *, dtype: torch.dtype = torch.float64
+    facts: Facts,
+    signature: Signature,
+    *,
+    dtype: torch.dtype = torch.float64,
+    sparse: bool = False,
 ) -> Interpretation:
     """Facts as tables with axes (trace, arguments …, time); what is not stated is false.
+
+    With `sparse`, predicates with large tables and few facts are given as their facts alone.
 
     A sort that is local to traces has the size of its largest trace. Where a trace has fewer
     entities, everything about the others is false, and functions of them are 0.
@@ -31,10 +43,14 @@ def interpretation(
             f"{traces:,} traces of {horizon:,} time points are too many: "
             f"at most {MAX_CELLS:,} points are evaluated"
         )
-    predicates = {}
+    predicates: dict[str, Tensor | SparseTable] = {}
     for name, decl in signature.predicates.items():
         shape = (traces, *(sizes[s] for s in decl.sorts), 1 if decl.static else horizon)
-        predicates[name] = _table(name, facts.rows.get(name), shape, 0.0, dtype)
+        rows = facts.rows.get(name)
+        if sparse and _few(rows, shape):
+            predicates[name] = _sparse(rows, shape, dtype)
+        else:
+            predicates[name] = _table(name, rows, shape, 0.0, dtype)
     functions = {}
     for name, fun in signature.functions.items():
         shape = (traces, *(sizes[s] for s in fun.sorts), 1 if fun.static else horizon)
@@ -78,12 +94,26 @@ def _table(
         )
     table = torch.full(shape, default, dtype=dtype)
     if rows is not None:
-        time = np.maximum(rows.time, 0)
-        index = (rows.trace, *rows.args.T, time)
-        table[tuple(torch.from_numpy(np.ascontiguousarray(i)) for i in index)] = torch.from_numpy(
-            rows.value
-        ).to(dtype)
+        table[tuple(_index(rows))] = torch.from_numpy(rows.value).to(dtype)
     return table
+
+
+def _few(rows: Rows | None, shape: tuple[int, ...]) -> bool:
+    """Whether facts are so few that their table would be mostly empty."""
+    facts = 0 if rows is None else len(rows.value)
+    return max(SPARSE_CELLS, SPARSE_RATIO * facts) < math.prod(shape) < 2**62
+
+
+def _sparse(rows: Rows | None, shape: tuple[int, ...], dtype: torch.dtype) -> SparseTable:
+    if rows is None:
+        return sparse_table(torch.zeros(len(shape), 0), torch.zeros(0, dtype=dtype), shape)
+    return sparse_table(torch.stack(_index(rows)), torch.from_numpy(rows.value).to(dtype), shape)
+
+
+def _index(rows: Rows) -> list[Tensor]:
+    """For each axis of a table, where facts are; what has no time is at 0."""
+    index = (rows.trace, *rows.args.T, np.maximum(rows.time, 0))
+    return [torch.from_numpy(np.ascontiguousarray(i)).long() for i in index]
 
 
 def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> None:

@@ -1,23 +1,24 @@
 """Training step by step on parts of the data, and what that does to the aggregate.
 
 A mean error is the root of a mean. The mean over a part drawn at random has the right expectation
-for everything that is aggregated by ∀ and G with one exponent; its root does not quite, and what
-is aggregated inside by ∃ over entities that are left out does not either. `bias` says which.
+for an axiom that is ∀ and G with one exponent around a body without quantifiers over what is drawn;
+its root does not quite, and other axioms do not either. `bias` says which, and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.learn.prefix import prefix
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
-from fotltn.networks.parts import Part, part
+from fotltn.networks.parts import Part, check_cut, part
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.tree import postorder
 
@@ -29,7 +30,7 @@ class Batches:
     Args:
         by: "traces": every epoch goes over all of them in parts; "entities": every step sees some
             entities, drawn anew.
-        size: traces or entities in a part.
+        size: traces in a part at most, or entities in a part.
         sort: whose entities.
     """
 
@@ -49,26 +50,45 @@ def parts(
     if batches is None:
         yield None
         return
+    check_batches(batches, given, signature)
+    device = given.lengths.device
     if batches.by == "traces":
-        blocks = torch.arange(given.batch).split(batches.size)
-        for i in torch.randperm(len(blocks), generator=generator).tolist():
+        # Sizes differ by one at most, so that all traces count about the same.
+        count = -(-given.batch // batches.size)
+        blocks = torch.arange(given.batch).tensor_split(count)
+        for i in torch.randperm(count, generator=generator).tolist():
             if i not in kept:
-                kept[i] = part(given, signature, traces=blocks[i].to(given.lengths.device))
+                kept[i] = part(given, signature, traces=blocks[i].to(device))
             yield kept[i]
         return
-    sort = check_batches(batches, given, signature)
-    count = given.sizes[sort]
+    assert batches.sort is not None
+    count = given.sizes[batches.sort]
     for _ in range(max(1, round(count / batches.size))):
         numbers = torch.randperm(count, generator=generator)[: batches.size].sort().values
-        yield part(given, signature, entities={sort: numbers.to(given.lengths.device)})
+        entities = {batches.sort: numbers.to(device)}
+        yield part(given, signature, entities=entities, again=False)
 
 
-def check_batches(batches: Batches, given: Interpretation, signature: Signature) -> str:
-    """The sort whose entities are drawn.
+def check_batches(
+    batches: Batches,
+    given: Interpretation,
+    signature: Signature,
+    formulas: Mapping[str, c.Formula] | None = None,
+) -> str:
+    """The sort whose entities are drawn; none, if traces are.
+
+    Args:
+        batches: how the data are cut.
+        given: the data.
+        signature: of their symbols.
+        formulas: those that are evaluated on parts, by name.
 
     Raises:
-        DataError: there is no such sort, or the size makes no sense.
+        DataError: there is no such sort, the size makes no sense, or entities are named that may
+            be left out.
     """
+    if batches.by not in ("traces", "entities"):
+        raise DataError(f"parts are cut by traces or by entities, not by '{batches.by}'")
     if batches.size < 1:
         raise DataError(f"a part has at least one of the {batches.by}, not {batches.size}")
     if batches.by == "traces":
@@ -77,12 +97,21 @@ def check_batches(batches: Batches, given: Interpretation, signature: Signature)
         hint = did_you_mean(batches.sort or "", signature.sorts) or (
             f"declared: {listing(signature.sorts)}"
         )
-        raise DataError(f"parts by entities need a sort, not '{batches.sort}'; {hint}")
+        found = "none" if batches.sort is None else f"'{batches.sort}'"
+        raise DataError(f"parts by entities need a sort, not {found}; {hint}")
     if batches.size > given.sizes[batches.sort]:
         raise DataError(
             f"a part of {batches.size} entities of '{batches.sort}' is more than all "
             f"{given.sizes[batches.sort]}"
         )
+    check_cut([batches.sort], signature)
+    for name, formula in (formulas or {}).items():
+        for node in postorder(formula):
+            if isinstance(node, c.Constant) and node.sort == batches.sort:
+                raise DataError(
+                    f"entities of '{batches.sort}' cannot be left out, since '{name}' names "
+                    f"'{node.name}'"
+                )
     return batches.sort
 
 
@@ -90,21 +119,58 @@ def bias(batches: Batches, theory: CheckedTheory) -> tuple[str, ...]:
     """Where the value over parts differs from the value over all data, in plain sentences."""
     found = [
         "The mean of the errors' powers has the right expectation; its root, which is the error, "
-        "is on average a little smaller on parts than on all data."
+        "is on average a little smaller on parts than on all data.",
+        "Facts: the labelled facts of a part are averaged by themselves, so that facts count more "
+        "in parts that have few of them.",
     ]
     if batches.by == "traces":
+        found.append(
+            "Traces: if their number is not a multiple of that of the parts, those in parts with "
+            "one trace less count a little more."
+        )
         return tuple(found)
+    found.append(
+        f"Facts about several entities of '{batches.sort}' are seen more rarely than those about "
+        "one."
+    )
     for axiom in theory.axioms:
-        for node in postorder(axiom.formula):
-            if isinstance(node, c.Quantifier) and any(a.sort == batches.sort for a in node.axes):
-                if not node.universal:
-                    found.append(
-                        f"{axiom.name}: 'exists' over '{batches.sort}' sees only the entities of "
-                        "a part, so that witnesses outside it are missed."
-                    )
-                elif sum(a.sort == batches.sort for a in node.axes) > 1:
-                    found.append(
-                        f"{axiom.name}: pairs of one entity with itself weigh more on a part "
-                        f"(1 in {batches.size}) than on all data."
-                    )
-    return tuple(dict.fromkeys(found))
+        found += [f"{axiom.name}: {why}" for why in _reasons(axiom.formula, batches)]
+    return tuple(found)
+
+
+def _reasons(formula: c.Formula, batches: Batches) -> list[str]:
+    """Why the mean of an axiom's errors' powers over parts is not that over all data."""
+    sort, whole = batches.sort, prefix(formula)
+    found = []
+    drawn = [axis for axis in whole.axes if axis.sort == sort]
+    if len(drawn) > 1:
+        found.append(
+            f"tuples in which an entity of '{sort}' comes twice count more on a part (for a pair "
+            f"1 in {batches.size}) than on all data."
+        )
+    guards = [n.guard for n in whole.layers if isinstance(n, c.Quantifier) and n.guard is not None]
+    if any(_about(guard, sort) for guard in guards):
+        found.append(
+            f"its guard picks entities of '{sort}', and those of a part are averaged by "
+            "themselves, so that entities count more in parts where few are picked."
+        )
+    inner = [n for n in postorder(whole.body, *guards) if _quantifies(n, sort)]
+    if any(not n.universal for n in inner):
+        found.append(
+            f"'exists' over '{sort}' sees only the entities of a part, so that witnesses outside "
+            "it are missed."
+        )
+    if any(n.universal for n in inner):
+        found.append(
+            f"'forall' over '{sort}' inside it sees only the entities of a part, so that "
+            "counterexamples outside it are missed."
+        )
+    return found
+
+
+def _quantifies(node: c.Core, sort: str | None) -> TypeGuard[c.Quantifier]:
+    return isinstance(node, c.Quantifier) and any(axis.sort == sort for axis in node.axes)
+
+
+def _about(formula: c.Formula, sort: str | None) -> bool:
+    return any(isinstance(n, c.Variable) and n.sort == sort for n in postorder(formula))

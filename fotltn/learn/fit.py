@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,15 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError
-from fotltn.learn.batches import check_batches, parts
+from fotltn.grounding.labels import Labels
+from fotltn.learn.batches import parts
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
+from fotltn.learn.identity import identity
 from fotltn.learn.objective import Flips, Losses, axiom_loss, fact_loss, losses
 from fotltn.learn.packing import (
+    flatten,
     pack_generators,
     pack_optimiser,
     restore_generators,
     restore_optimiser,
+    unflatten,
 )
+from fotltn.learn.sweep import over_traces
 from fotltn.learn.task import OPTIMISERS, Task
 from fotltn.networks.parts import Part
 
@@ -31,7 +35,11 @@ _STATE = "state.json"
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What one epoch came to: losses, the values of axioms, and the loss that is watched."""
+    """What one epoch came to: losses, the values of axioms, and the loss that is watched.
+
+    Losses and values are those of the weights before each step. Of several steps they are the
+    mean; but axioms have one value over all traces, as ∀ aggregates.
+    """
 
     number: int
     loss: float
@@ -55,13 +63,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How training ended: why, the best epoch, and all of them. The weights are in the task."""
+    """How training ended: why, the best epoch, and all of them. The weights are in the task.
+
+    If the rate of flipped labels was learned, `flips` is that of the weights.
+    """
 
     reason: str
     best_epoch: int
     history: tuple[Epoch, ...]
     finished: bool
     warnings: tuple[str, ...] = ()
+    flips: float | None = None
 
 
 def fit(
@@ -77,30 +89,33 @@ def fit(
     Args:
         task: what to learn; its weights are changed, and end as those of the best epoch.
         checkpoints: a folder for the state of training. If there is one of this task, training
-            goes on from there, and ends as if it had not been interrupted.
+            goes on from there, and ends as if it had not been interrupted. That of a run that
+            ended stays, and such a run is not trained again.
         every: epochs between checkpoints.
-        on_epoch: is told of every epoch.
+        on_epoch: is told of every epoch, also of those before an interruption.
         stop: asked after every epoch whether to stop; then a checkpoint is written.
 
     Raises:
         DataError: a loss is not a number, or the checkpoints are of another task.
     """
+    if every < 1:
+        raise DataError(f"there is at least one epoch between checkpoints, not {every}")
+    folder = None if checkpoints is None else Path(checkpoints)
     run = _Fit(task)
-    warnings = run.resume(Path(checkpoints)) if checkpoints is not None else ()
-    for epoch in run.history:
-        if on_epoch is not None:
+    warnings = () if folder is None else run.resume(folder)
+    if on_epoch is not None:
+        for epoch in run.progress.history:
             on_epoch(epoch)
-    while run.goes_on():
+    asked = False
+    while run.progress.stopped is None and not asked:
         epoch = run.epoch()
         if on_epoch is not None:
             on_epoch(epoch)
-        asked = run.goes_on() and stop()
-        if checkpoints is not None and (asked or epoch.number % every == 0):
-            run.save(Path(checkpoints))
-        if asked:
-            return run.outcome("stopped", finished=False, warnings=warnings)
-    run.keep_best()
-    return run.outcome(run.progress.stopped or "", finished=True, warnings=warnings)
+        asked = run.progress.stopped is None and stop()
+        ended = asked or run.progress.stopped is not None
+        if folder is not None and (ended or epoch.number % every == 0):
+            run.save(folder)
+    return run.end(warnings)
 
 
 class _Fit:
@@ -122,30 +137,32 @@ class _Fit:
             self.optimiser: torch.optim.Optimizer = kind(
                 weights, lr=training.rate, **training.options
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise DataError(f"the optimiser '{training.optimiser}': {error}") from None
-        if training.batches is not None:
-            check_batches(training.batches, task.grounding.given, task.grounding.signature)
-        self.generator = torch.Generator().manual_seed(training.seed)
+        self.settled = max(task.objective.settled, task.axioms.settled)
+        self.training: bool | None = None  # what the modules were last switched to
         self.parts: dict[int, Part] = {}
+        self.part_labels: dict[int, Labels] = {}
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
-
-    @property
-    def history(self) -> list[Epoch]:
-        return self.progress.history
-
-    def goes_on(self) -> bool:
-        return self.progress.stopped is None
+        self.generator = torch.Generator().manual_seed(training.seed)
+        self.common = _common(weights[0].device)
+        self.drawn = {
+            name: torch.Generator(g.device).manual_seed(training.seed).get_state()
+            for name, g in self.common.items()
+        }
 
     # --- one epoch --------------------------------------------------------------------------------
 
     def epoch(self) -> Epoch:
         """Go over the data once."""
-        task, number = self.task, self.progress.epoch + 1
-        self.modules.train()
-        sums: list[tuple[float, float, float]] = []
-        values: Tensor | None = None
+        with self.drawing():
+            return self._epoch(self.progress.epoch + 1)
+
+    def _epoch(self, number: int) -> Epoch:
+        task, steps = self.task, _Steps()
+        self.mode(training=True)
+        best: bool | None = None
         for part in parts(
             task.training.batches,
             task.grounding.given,
@@ -154,158 +171,235 @@ class _Fit:
             self.generator,
         ):
             self.optimiser.zero_grad(set_to_none=True)
-            found, seen = self.losses(number - 1, part)
-            _check(found, number)
+            found, values = self.losses(number - 1, part)
+            if not found.total.requires_grad:  # no labelled facts in this part, and no axioms
+                continue
             found.total.backward()
             if task.training.clip is not None:
                 nn.utils.clip_grad_norm_(self.modules.parameters(), task.training.clip)
-            before = self.snapshot() if part is None and self.watched is None else None
+            steps.add(found, values, number)
+            if part is None and self.watched is None:
+                # The loss is that of the weights before the step.
+                best = self.judge(number, steps.losses[-1][0])
             self.optimiser.step()
-            axioms = math.nan if found.axioms is None else float(found.axioms.detach())
-            sums.append((float(found.total.detach()), float(found.facts.detach()), axioms))
-            values = seen
-            if before is not None:
-                self.candidate = before
-        total, facts, axioms = (sum(column) / len(sums) for column in zip(*sums, strict=True))
+        if not steps.losses:
+            raise DataError(
+                f"no part of epoch {number} has a labelled fact; draw more entities at once"
+            )
+        total, facts, axioms = steps.mean()
         watched = self.watch(number) if self.watched is not None else total
-        best = self.judge(number, watched)
-        epoch = Epoch(
-            number, total, facts, None if math.isnan(axioms) else axioms,
-            self._named(values), watched, best,
-        )  # fmt: skip
+        if best is None:
+            best = self.judge(number, watched)
+        epoch = Epoch(number, total, facts, axioms, steps.values(task), watched, best)
         self.progress.epoch = number
-        self.history.append(epoch)
+        self.progress.history.append(epoch)
         if number >= task.training.epochs:
             self.progress.stopped = "all epochs are done"
         return epoch
 
     def losses(self, epoch: float, part: Part | None) -> tuple[Losses, Tensor | None]:
-        task = self.task
+        """The loss of a part at an epoch, and the values of axioms."""
+        task, objective = self.task, self.task.objective
         model = task.grounding(part)
-        labels = self.labels if part is None else part.labels(self.labels)
-        flips: Tensor | float = task.objective.flips
-        if "flips" in self.modules:
-            flips = self.modules["flips"]()
-        facts = fact_loss(task.objective, labels, model, epoch, flips)
-        if task.objective.axioms == "none" or not task.axioms.names:
-            return losses(task.objective, facts, None, epoch), None
-        values = task.axioms.values(model, epoch=epoch, key=0 if part is None else part.key)
-        weights = task.axioms.weights(task.objective.axiom_weights, epoch).to(values)
-        axioms = axiom_loss(task.objective, values, weights, epoch)
-        return losses(task.objective, facts, axioms, epoch), values.detach()
+        facts = fact_loss(objective, self._labels(part), model, epoch, self.flips())
+        if objective.axioms == "none" or not task.axioms.names:
+            return losses(objective, facts, None, epoch), None
+        logs = objective.axioms == "log" and task.axioms.semantics.log_space
+        key = 0 if part is None else part.key
+        values = task.axioms.values(model, epoch=epoch, key=key, log=logs)
+        weights = task.axioms.weights(objective.axiom_weights, epoch).to(values)
+        axioms = axiom_loss(objective, values, weights, epoch, logs=logs)
+        degrees = values.detach().exp() if logs else values.detach()
+        return losses(objective, facts, axioms, epoch), degrees
 
-    def watch(self, epoch: float) -> float:
-        """The loss of the facts that are held back."""
+    def _labels(self, part: Part | None) -> Labels:
+        if part is None:
+            return self.labels
+        if part.key is None:
+            return part.labels(self.labels)
+        if part.key not in self.part_labels:
+            self.part_labels[part.key] = part.labels(self.labels)
+        return self.part_labels[part.key]
+
+    def mode(self, *, training: bool) -> None:
+        """Switch all modules, unless they are."""
+        if self.training != training:
+            self.training = training
+            self.modules.train(training)
+
+    def flips(self) -> Tensor | float:
+        """The rate of flipped labels."""
+        if "flips" not in self.modules:
+            return self.task.objective.flips
+        found: Tensor = self.modules["flips"]()
+        return found
+
+    @torch.no_grad()
+    def watch(self, number: int) -> float:
+        """The loss of the facts that are held back, by what the objective comes to in the end."""
         assert self.watched is not None
-        self.modules.eval()
-        with torch.no_grad():
-            flips: Tensor | float = self.task.objective.flips
-            if "flips" in self.modules:
-                flips = self.modules["flips"]()
-            model = self.task.grounding()
-            found = fact_loss(self.task.objective, self.watched, model, epoch, flips)
-        return float(found)
+        self.mode(training=False)
+        model = self.task.grounding()
+        found = fact_loss(self.task.objective, self.watched, model, math.inf, self.flips())
+        return _number(float(found), number)
 
     def judge(self, number: int, watched: float) -> bool:
         """Whether this is the best epoch so far; if not for too long, training stops."""
         training, progress = self.task.training, self.progress
-        best = watched < progress.best - training.tolerance
+        changing = self.watched is None and number - 1 < self.settled
+        best = changing or watched < progress.best - training.tolerance
         if best:
-            progress.best, progress.best_epoch = watched, number
-            # Without watched facts, the loss is that of the weights before the step.
-            self.best = self.snapshot() if self.watched is not None else self.candidate_or_now()
+            progress.best = math.inf if changing else watched
+            progress.best_epoch = number
+            if training.keep_best:
+                self.remember()
         elif training.patience is not None and number - progress.best_epoch >= training.patience:
             progress.stopped = f"no improvement for {training.patience} epochs"
         return best
 
-    def candidate_or_now(self) -> dict[str, Tensor]:
-        return self.__dict__.pop("candidate", None) or self.snapshot()
+    def remember(self) -> None:
+        """Copy the weights as the best ones."""
+        for name, tensor in self.modules.state_dict().items():
+            if name in self.best:
+                self.best[name].copy_(tensor)
+            else:
+                self.best[name] = tensor.detach().clone()
 
-    def snapshot(self) -> dict[str, Tensor]:
-        return {n: p.detach().clone() for n, p in self.modules.state_dict().items()}
-
-    def keep_best(self) -> None:
-        """End with the best weights, if that is asked for."""
-        if self.task.training.keep_best and self.best:
+    def end(self, warnings: tuple[str, ...]) -> Outcome:
+        """Leave the best weights, if that is asked for."""
+        progress = self.progress
+        if self.best:
             self.modules.load_state_dict(self.best)
-        self.modules.eval()
+        self.mode(training=False)
+        return Outcome(
+            progress.stopped or "stopped",
+            progress.best_epoch,
+            tuple(progress.history),
+            progress.stopped is not None,
+            warnings,
+            self.modules["flips"]().item() if "flips" in self.modules else None,
+        )
 
-    def _named(self, values: Tensor | None) -> dict[str, float]:
-        if values is None:
-            return {}
-        return dict(zip(self.task.axioms.names, values.mean(1).tolist(), strict=True))
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Give PyTorch's own generators the state that this run left them in, and back."""
+        before = pack_generators(self.common, prefix="")
+        restore_generators(self.common, self.drawn, prefix="")
+        try:
+            yield
+        finally:
+            self.drawn = pack_generators(self.common, prefix="")
+            restore_generators(self.common, before, prefix="")
 
     # --- interrupting and going on ------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
+        """Write all that is needed to go on."""
         tensors = {f"weights/{n}": t for n, t in self.modules.state_dict().items()}
         tensors |= {f"best/{n}": t for n, t in self.best.items()}
+        tensors |= {f"drawn/{n}": t for n, t in self.drawn.items()}
+        tensors |= pack_generators({"own": self.generator})
         state, document = pack_optimiser(self.optimiser)
-        progress = {**asdict(self.progress), "history": [asdict(e) for e in self.history]}
+        _, progress = flatten(asdict(self.progress))
         write_checkpoint(
             folder,
             self.progress.epoch,
-            {**tensors, **state, **pack_generators(self.generators())},
-            {"optimiser.json": document, _STATE: {"task": self.identity(), **progress}},
+            {**tensors, **state},
+            {"optimiser.json": document, _STATE: {"task": self.identity(), "progress": progress}},
         )
 
-    def generators(self) -> dict[str, torch.Generator]:
-        return {"own": self.generator, "torch": torch.default_generator}
-
     def resume(self, folder: Path) -> tuple[str, ...]:
+        """Go on from the latest checkpoint, if there is one; the warnings about others."""
         latest = latest_checkpoint(folder)
         warnings = tuple(w.message for w in latest.warnings)
         if latest.checkpoint is None:
             return warnings
         tensors, documents = latest.checkpoint.tensors, latest.checkpoint.documents
-        state: Any = documents[_STATE]
-        if state["task"] != self.identity():
+        state: Any = documents.get(_STATE)
+        if not isinstance(state, dict) or state.get("task") != self.identity():
             raise DataError(
                 f"the checkpoints in '{folder}' are of another task or other settings; "
                 "remove them to start anew"
             )
-        self.modules.load_state_dict(_below(tensors, "weights/"))
-        self.best = _below(tensors, "best/")
-        restore_optimiser(self.optimiser, documents["optimiser.json"], tensors)
-        restore_generators(self.generators(), tensors)
-        history = [Epoch(**e) for e in state["history"]]
-        self.progress = Progress(
-            state["epoch"], state["best"] if state["best"] is not None else math.inf,
-            state["best_epoch"], history, state["stopped"],
-        )  # fmt: skip
+        try:
+            progress = unflatten(state["progress"], {})
+            progress["history"] = [Epoch(**epoch) for epoch in progress["history"]]
+            self.progress = Progress(**progress)
+            self.modules.load_state_dict(_below(tensors, "weights/"))
+            self.best = {n: t.to(self._device) for n, t in _below(tensors, "best/").items()}
+            self.drawn = {n: tensors[f"drawn/{n}"] for n in self.common}
+            restore_optimiser(self.optimiser, documents["optimiser.json"], tensors)
+            restore_generators({"own": self.generator}, tensors)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise DataError(f"the checkpoint in '{folder}' does not fit: {error}") from None
         return warnings
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.modules.parameters()).device
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for training to go on."""
-        weights = {n: list(p.shape) for n, p in self.modules.state_dict().items()}
-        return {
-            "training": repr(self.task.training),
-            "objective": repr(self.task.objective),
-            "axioms": {a.name: repr(a.formula) for a in self.task.axioms.theory.axioms},
-            "semantics": repr(self.task.axioms.semantics),
-            "weights": weights,
-            "labels": {n: _digest(self.labels.index[n], t) for n, t in self.labels.truth.items()},
-        }
+        return identity(self.task, self.modules, self.labels, self.watched)
 
-    def outcome(self, reason: str, *, finished: bool, warnings: tuple[str, ...]) -> Outcome:
-        return Outcome(reason, self.progress.best_epoch, tuple(self.history), finished, warnings)
+
+@dataclass(slots=True)
+class _Steps:
+    """What the steps of an epoch came to."""
+
+    losses: list[tuple[float, float, float | None]] = field(default_factory=list)
+    seen: list[Tensor] = field(default_factory=list)
+
+    def add(self, found: Losses, values: Tensor | None, number: int) -> None:
+        """Take note of a step; the only place where numbers are waited for."""
+        kinds = [found.total, found.facts, *([] if found.axioms is None else [found.axioms])]
+        total, facts, *axioms = torch.stack([k.detach().to(found.total) for k in kinds]).tolist()
+        self.losses.append((_number(total, number), facts, axioms[0] if axioms else None))
+        if values is not None:
+            self.seen.append(values)
+
+    def mean(self) -> tuple[float, float, float | None]:
+        """The means of the losses."""
+        total, facts, axioms = zip(*self.losses, strict=True)
+        known = [a for a in axioms if a is not None]
+        count = len(self.losses)
+        return sum(total) / count, sum(facts) / count, sum(known) / count if known else None
+
+    def values(self, task: Task) -> dict[str, float]:
+        """The values of axioms, over all traces."""
+        if not self.seen:
+            return {}
+        semantics, batches = task.axioms.semantics, task.training.batches
+        if batches is not None and batches.by == "traces":
+            whole = torch.cat(self.seen, dim=1)
+        else:
+            whole = torch.stack(self.seen).mean(0) if len(self.seen) > 1 else self.seen[0]
+        together = whole[:, 0]
+        if whole.shape[1] > 1:
+            together = torch.stack([over_traces(row, semantics) for row in whole])
+        return dict(zip(task.axioms.names, together.tolist(), strict=True))
+
+
+def _common(device: torch.device) -> dict[str, torch.Generator]:
+    """PyTorch's own generators, from which networks draw."""
+    found = {"cpu": torch.default_generator}
+    if device.type == "cuda":
+        number = torch.cuda.current_device() if device.index is None else device.index
+        found["cuda"] = torch.cuda.default_generators[number]
+    return found
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
-def _digest(index: Tensor, truth: Tensor) -> int:
-    """A number that other labels hardly have."""
-    return zlib.crc32(truth.cpu().numpy().tobytes(), zlib.crc32(index.cpu().numpy().tobytes()))
-
-
-def _check(found: Losses, number: int) -> None:
-    if not bool(torch.isfinite(found.total)):
+def _number(loss: float, number: int) -> float:
+    if not math.isfinite(loss):
         raise DataError(
-            f"the loss of epoch {number} is {float(found.total.detach())}: a network gives "
-            "something that is no number, or the learning rate is too high"
+            f"the loss of epoch {number} is {loss}: a network gives something that is no number, "
+            "or the learning rate is too high"
         )
+    return loss
 
 
 @contextmanager

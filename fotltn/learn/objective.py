@@ -3,18 +3,24 @@
 The paper's objective (section 4.2): a fact with label y has the degree `y·g + (1-y)(1-g)`; facts
 are aggregated by a p-mean error to sat_sup, axioms to sat_BK, and both to the satisfaction whose
 complement is the loss.
+
+With several traces an axiom has a value on each of them, and each (axiom, trace) counts in sat_BK
+by the weight of the axiom. An audit first aggregates the traces of each axiom as ∀ aggregates, and
+then the axioms, with the exponent of ∀. Both come to the same if `p` is that exponent, since all
+axioms have as many traces; if the exponents differ, the two differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, listing
 from fotltn.grounding.labels import Labels
 from fotltn.learn.schedule import Schedule
 from fotltn.semantics.interpretation import Interpretation
@@ -22,8 +28,10 @@ from fotltn.semantics.sparse import SparseTable
 
 FactLoss = Literal["satisfaction", "cross-entropy", "noise-aware"]
 AxiomLoss = Literal["satisfaction", "log", "none"]
+Together = Literal["mean-error", "sum"]
 
-_LEAST = 1e-6  # of a probability whose logarithm is taken
+#: The least degree whose logarithm is taken; below it there is no slope.
+_LEAST = 1e-30
 _ONE = Schedule(((0.0, 1.0),))
 _FOUR = Schedule(((0.0, 4.0),))
 
@@ -33,17 +41,19 @@ class Objective:
     """How facts and axioms make one loss.
 
     Args:
-        facts: "satisfaction" is the paper's; "cross-entropy" the mean negative log-likelihood;
-            "noise-aware" the same with labels that are flipped at a rate.
+        facts: "satisfaction" is the paper's; "cross-entropy" the mean negative log-likelihood, for
+            a label between 0 and 1 that of both outcomes by their shares; "noise-aware" the same
+            with labels that are flipped at a rate.
         axioms: "satisfaction" aggregates values by a p-mean error; "log" is the weighted mean of
-            their negative logarithms; "none" leaves them out.
+            their negative logarithms, which do not underflow under a semantics in log space;
+            "none" leaves them out.
         together: "mean-error" aggregates both satisfactions by a p-mean error, as the paper does,
             and needs "satisfaction" for both; "sum" adds the losses, axioms times `weight`.
         p: the exponent of these aggregations.
         weight: of the axioms, for "sum".
         flips: the rate of flipped labels, for "noise-aware"; it is where learning starts, if it
             is to be learned.
-        learn_flips: learn the rate.
+        learn_flips: learn the rate, for "noise-aware".
         axiom_weights: by axiom; others have the weight that the theory gives them.
         fact_weights: by predicate; others have weight 1.
         fact_p: exponents by predicate for "satisfaction"; others have `p`.
@@ -51,7 +61,7 @@ class Objective:
 
     facts: FactLoss = "satisfaction"
     axioms: AxiomLoss = "satisfaction"
-    together: Literal["mean-error", "sum"] = "mean-error"
+    together: Together = "mean-error"
     p: Schedule = _FOUR
     weight: Schedule = _ONE
     flips: float = 0.1
@@ -62,6 +72,15 @@ class Objective:
 
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
+        for what, given, known in (
+            ("facts", self.facts, FactLoss),
+            ("axioms", self.axioms, AxiomLoss),
+            ("both together", self.together, Together),
+        ):
+            if given not in get_args(known):
+                raise DataError(
+                    f"there is no loss of {what} by '{given}'; there are {listing(get_args(known))}"
+                )
         if self.together == "mean-error" and (self.facts != "satisfaction" or self.axioms == "log"):
             raise DataError(
                 "a mean error aggregates satisfactions; add the losses (together = 'sum') "
@@ -69,6 +88,24 @@ class Objective:
             )
         if not 0 < self.flips < 0.5 and self.facts == "noise-aware":
             raise DataError(f"the rate of flipped labels lies between 0 and 0.5, not {self.flips}")
+        if self.learn_flips and self.facts != "noise-aware":
+            raise DataError(f"a rate of flips is learned by 'noise-aware', not by '{self.facts}'")
+        for exponent in (self.p, *self.fact_p.values()):
+            if not all(1 <= p < math.inf for _, p in exponent.points):
+                raise DataError(f"p is a finite number from 1 on, not {exponent.as_json()}")
+        for weight in (self.weight, *self.axiom_weights.values(), *self.fact_weights.values()):
+            if not all(0 <= w < math.inf for _, w in weight.points):
+                raise DataError(f"a weight is a finite number from 0 on, not {weight.as_json()}")
+
+    @property
+    def settled(self) -> float:
+        """The epoch from which on the objective stays the same."""
+        return max(schedule.end for schedule in self._schedules())
+
+    def _schedules(self) -> Iterator[Schedule]:
+        yield from (self.p, self.weight)
+        for named in (self.axiom_weights, self.fact_weights, self.fact_p):
+            yield from named.values()
 
 
 PAPER = Objective()
@@ -100,10 +137,16 @@ class Flips(nn.Module):
 
 
 def mean_error(values: Tensor, weights: Tensor, p: float) -> Tensor:
-    """The p-mean of the errors, `(Σ w (1-v)^p / Σ w)^(1/p)`, with slope 0 where it is 0."""
-    mean = (weights * (1 - values).clamp(min=0) ** p).sum() / weights.sum()
-    safe = torch.where(mean > 0, mean, torch.ones_like(mean))
-    return torch.where(mean > 0, safe ** (1 / p), torch.zeros_like(mean))
+    """The p-mean of the errors, `(Σ w (1-v)^p / Σ w)^(1/p)`, with slope 0 where it is 0.
+
+    Without any weight it is 0.
+    """
+    powers = (weights * (1 - values).clamp(min=0) ** p).sum()
+    return _rooted(powers / _total(weights), p)
+
+
+def _total(weights: Tensor) -> Tensor:
+    return weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def predicted(labels: Labels, model: Interpretation) -> dict[str, Tensor]:
@@ -137,41 +180,60 @@ def fact_loss(
         weight = objective.fact_weights.get(name, _ONE).at(epoch)
         if not len(truth) or weight == 0:
             continue
-        agree = truth * degrees + (1 - truth) * (1 - degrees)
         match objective.facts:
             case "satisfaction":
+                agree = truth * degrees + (1 - truth) * (1 - degrees)
                 own = objective.fact_p[name].at(epoch) if name in objective.fact_p else p
-                error = (1 - agree).clamp(min=0) ** own
-                share = error.mean() if own == p else _rooted(error.mean(), own) ** p
+                error = ((1 - agree).clamp(min=0) ** own).mean()
+                share = error if own == p else _rooted(error, own) ** p
             case "cross-entropy":
-                share = -agree.clamp(min=_LEAST).log().mean()
+                share = _cross_entropy(truth, degrees)
             case "noise-aware":
-                noisy = (1 - flips) * agree + flips * (1 - agree)
-                share = -noisy.clamp(min=_LEAST).log().mean()
+                share = _cross_entropy(truth, (1 - flips) * degrees + flips * (1 - degrees))
         shares.append(share)
         counts.append(weight * len(truth))
     if not shares:
         return torch.zeros((), device=model.lengths.device)
-    total = torch.stack(shares)
-    mean = (total * torch.tensor(counts, dtype=total.dtype, device=total.device)).sum() / sum(
-        counts
-    )
+    whole = torch.stack(shares)
+    mean = (whole * whole.new_tensor(counts)).sum() / sum(counts)
     return _rooted(mean, p) if objective.facts == "satisfaction" else mean
 
 
+def _cross_entropy(truth: Tensor, degrees: Tensor) -> Tensor:
+    yes, no = _log(degrees), _log(1 - degrees)
+    return -(truth * yes + (1 - truth) * no).mean()
+
+
+def _log(degrees: Tensor) -> Tensor:
+    return degrees.clamp(min=_LEAST).log()
+
+
 def _rooted(mean: Tensor, p: float) -> Tensor:
-    safe = torch.where(mean > 0, mean, torch.ones_like(mean))
-    return torch.where(mean > 0, safe ** (1 / p), torch.zeros_like(mean))
+    """The root, with slope 0 at 0; what is no number stays so."""
+    nothing = mean == 0
+    root = torch.where(nothing, torch.ones_like(mean), mean) ** (1 / p)
+    return torch.where(nothing, torch.zeros_like(mean), root)
 
 
-def axiom_loss(objective: Objective, values: Tensor, weights: Tensor, epoch: float) -> Tensor:
+def axiom_loss(
+    objective: Objective, values: Tensor, weights: Tensor, epoch: float, *, logs: bool = False
+) -> Tensor:
     """How far the axioms, with axes (axiom, trace), are from being satisfied.
 
-    Traces are aggregated like axioms: each counts the same.
+    Traces are aggregated like axioms: each counts the same. This is what an audit computes, which
+    aggregates traces as ∀ does, if the objective has the exponent of ∀.
+
+    Args:
+        objective: how.
+        values: degrees.
+        weights: of the axioms.
+        epoch: of the schedules.
+        logs: the values are logarithms of degrees; for the loss "log".
     """
     spread = weights.unsqueeze(-1).expand_as(values)
     if objective.axioms == "log":
-        return -(spread * values.clamp(min=_LEAST).log()).sum() / spread.sum()
+        found = values if logs else _log(values)
+        return -(spread * found).sum() / _total(spread)
     return mean_error(values, spread, objective.p.at(epoch))
 
 
@@ -181,6 +243,6 @@ def losses(objective: Objective, facts: Tensor, axioms: Tensor | None, epoch: fl
         return Losses(facts, facts, None)
     if objective.together == "sum":
         return Losses(facts + objective.weight.at(epoch) * axioms, facts, axioms)
-    both = torch.stack([facts, axioms])
+    both = torch.stack([facts.to(axioms.dtype), axioms])
     error = mean_error(1 - both, torch.ones_like(both), objective.p.at(epoch))
     return Losses(error, facts, axioms)

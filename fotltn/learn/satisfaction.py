@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from fotltn.engine import Compiled, Prepared, as_given, compile_formulas, compiled
-from fotltn.errors import SemanticsError
+from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory
+from fotltn.networks.plans import Plans
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Interpretation
@@ -24,9 +25,14 @@ class Axioms:
     Args:
         theory: the axioms.
         semantics: what they mean.
-        p: exponents by axiom that follow the epochs; others have that of the semantics.
+        p: exponents by axiom that follow the epochs; others have that of the semantics. While one
+            changes, its axioms are planned anew in every epoch.
         budget: the memory that intermediate results may take.
         fused: compile plans with PyTorch's compiler.
+
+    Raises:
+        SemanticsError: the semantics has no degrees, or no p where one is given.
+        DataError: a p is given for an unknown axiom.
     """
 
     theory: CheckedTheory
@@ -34,19 +40,27 @@ class Axioms:
     p: Mapping[str, Schedule] = field(default_factory=dict)
     budget: int = BUDGET
     fused: bool = False
-    _ready: dict[tuple[int, float | None, tuple[str, ...]], Prepared | Compiled] = field(
-        default_factory=dict
-    )
+    _plans: dict[tuple[str, ...], tuple[float | None, Plans]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse semantics that have no degrees."""
-        if self.semantics.boolean:
-            raise SemanticsError("two-valued truth has no slope to learn from")
+        """Refuse what cannot be evaluated before it is."""
+        for name in self.p:
+            if name not in self.names:
+                hint = did_you_mean(name, self.names) or f"there are {listing(self.names)}"
+                raise DataError(f"a p is given for the unknown axiom '{name}'; {hint}")
+        for schedule in self.p.values():
+            self.semantics.with_p(schedule.at(0))
+        self._made((), None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The axioms in order."""
         return tuple(a.name for a in self.theory.axioms)
+
+    @property
+    def settled(self) -> float:
+        """The epoch from which on exponents stay the same."""
+        return max((schedule.end for schedule in self.p.values()), default=-math.inf)
 
     def weights(self, given: Mapping[str, Schedule], epoch: float) -> Tensor:
         """The weight of each axiom: as given for the epoch, or as the theory says."""
@@ -54,36 +68,42 @@ class Axioms:
             [given[a.name].at(epoch) if a.name in given else a.weight for a in self.theory.axioms]
         )
 
-    def values(self, model: Interpretation, *, epoch: float = 0.0, key: int = 0) -> Tensor:
-        """The degrees with axes (axiom, trace); `key` names the part of the data."""
+    def values(
+        self,
+        model: Interpretation,
+        *,
+        epoch: float = 0.0,
+        key: int | None = 0,
+        log: bool = False,
+    ) -> Tensor:
+        """The degrees with axes (axiom, trace).
+
+        Args:
+            model: the tables.
+            epoch: of the schedules.
+            key: a number for the part of the data, under which plans are kept; None keeps none.
+            log: give logarithms; under a semantics in log space these do not underflow.
+        """
         groups: dict[float | None, list[str]] = {}
         for name in self.names:
             p = self.p[name].at(epoch) if name in self.p else None
             groups.setdefault(p, []).append(name)
         found: dict[str, Tensor] = {}
         for p, names in groups.items():
-            found |= self._run(model, key, p, tuple(names))
-        return torch.stack([found[name] for name in self.names])
+            values = self._made(tuple(names), p)(model, key)
+            found |= {n: v.tensor[..., 0].expand(model.batch) for n, v in values.items()}
+        if not found:
+            return torch.zeros(0, model.batch, device=model.lengths.device)
+        stacked = torch.stack([found[name] for name in self.names])
+        if log == self.semantics.log_space:
+            return stacked
+        return stacked.log() if log else stacked.exp()
 
-    def _run(
-        self, model: Interpretation, key: int, p: float | None, names: tuple[str, ...]
-    ) -> dict[str, Tensor]:
-        which = (key, p, names)
-        if which not in self._ready:
+    def _made(self, names: tuple[str, ...], p: float | None) -> Plans:
+        """Plans for some axioms; those for another p are forgotten."""
+        if names not in self._plans or self._plans[names][0] != p:
             formulas = {a.name: a.formula for a in self.theory.axioms if a.name in names}
             semantics = self.semantics if p is None else self.semantics.with_p(p)
-            program = compile_formulas(
-                formulas, as_given(self.theory.signature, model), semantics, at=0
-            )
-            ready = program.prepare(model, dtype=_dtype(model), budget=self.budget)
-            self._ready[which] = compiled(ready, model) if self.fused else ready
-        values = self._ready[which](model)
-        degrees = {n: v.tensor.reshape(-1).expand(model.batch) for n, v in values.items()}
-        return {n: v.exp() for n, v in degrees.items()} if self.semantics.log_space else degrees
-
-
-def _dtype(model: Interpretation) -> torch.dtype:
-    for table in model.predicates.values():
-        if isinstance(table, Tensor) and table.is_floating_point():
-            return table.dtype
-    return torch.get_default_dtype()
+            made = Plans(formulas, self.theory.signature, semantics, 0, self.budget, self.fused)
+            self._plans[names] = (p, made)
+        return self._plans[names][1]

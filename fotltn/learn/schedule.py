@@ -22,6 +22,19 @@ class Schedule:
 
     points: tuple[tuple[float, float], ...]
 
+    def __post_init__(self) -> None:
+        """Refuse points that are none or not in order."""
+        if not self.points:
+            raise DataError("a schedule has at least one point")
+        if any(after[0] <= before[0] for before, after in pairwise(self.points)):
+            raise DataError(f"the epochs of a schedule increase: {[e for e, _ in self.points]}")
+
+    @property
+    def end(self) -> float:
+        """The epoch from which on the value stays; -inf if it never changes."""
+        same = len({value for _, value in self.points}) == 1
+        return -math.inf if same else self.points[-1][0]
+
     def at(self, epoch: float) -> float:
         """The value at an epoch."""
         after = bisect_right([e for e, _ in self.points], epoch)

@@ -13,7 +13,7 @@ import torch
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
-from fotltn.learn.batches import Batches
+from fotltn.learn.batches import Batches, check_batches
 from fotltn.learn.objective import Objective
 from fotltn.learn.satisfaction import Axioms
 from fotltn.networks.grounding import Grounding
@@ -33,14 +33,16 @@ class Training:
     Args:
         epochs: at most.
         patience: epochs without improvement after which it stops; None for never.
-        tolerance: what counts as an improvement of the watched loss.
+        tolerance: by how much more than this the watched loss must fall, to count as an
+            improvement.
         rate: of learning.
         optimiser: of `torch.optim`, by name.
         options: further arguments of the optimiser.
         validation: the share of the labelled facts that is held back, to watch; 0 for none, then
-            the training loss is watched.
+            the training loss is watched. Losses of epochs in which schedules still change the
+            objective are not compared: each such epoch counts as the best so far.
         clip: the greatest norm of the gradients; None for any.
-        seed: of everything that is drawn.
+        seed: of everything that is drawn, by networks too.
         batches: parts of the data; None for all at once.
         keep_best: end with the weights of the best epoch, not of the last.
     """
@@ -60,8 +62,10 @@ class Training:
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         for what, number in (("epochs", self.epochs), ("patience", self.patience)):
-            if number is not None and number < 1:
+            if number is not None and not (isinstance(number, int) and number >= 1):
                 raise DataError(f"{what} is a whole number from 1, not {number}")
+        if not 0 <= self.tolerance < math.inf:
+            raise DataError(f"the tolerance is a number from 0, not {self.tolerance}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise DataError(f"the learning rate is a number above 0, not {self.rate}")
         if not 0 <= self.validation < 1:
@@ -86,6 +90,9 @@ class Task:
         labels: facts to learn from.
         training: how.
         watched: facts to watch instead of a share of `labels`.
+
+    Raises:
+        DataError: parts of it do not fit together.
     """
 
     grounding: Grounding
@@ -97,15 +104,13 @@ class Task:
 
     def __post_init__(self) -> None:
         """Refuse labels of what is not learned, and weights of what does not exist."""
-        for name in self.labels.index:
-            if name not in self.grounding.open:
-                raise DataError(
-                    f"there are labels for '{name}', which nothing learns; "
-                    f"learned: {listing(self.grounding.open)}"
-                )
+        self._check_labels(self.labels)
+        if self.watched is not None:
+            self._check_labels(self.watched)
+            if not self.watched.total:
+                raise DataError("there are no facts to watch")
         for what, given, known in (
             ("axiom", self.objective.axiom_weights, self.axioms.names),
-            ("axiom", self.axioms.p, self.axioms.names),
             ("predicate", self.objective.fact_weights, self.grounding.signature.predicates),
             ("predicate", self.objective.fact_p, self.grounding.signature.predicates),
         ):
@@ -117,10 +122,54 @@ class Task:
                     )
         if not self.labels.total and (self.objective.axioms == "none" or not self.axioms.names):
             raise DataError("there is nothing to learn from: no labelled facts, and no axioms")
+        if self.axioms.fused and self.grounding.functions:
+            raise DataError(
+                "compiled plans take functions as given, so functions cannot be learned; "
+                "leave out 'fused'"
+            )
+        if self.training.batches is not None:
+            formulas = {a.name: a.formula for a in self.axioms.theory.axioms}
+            formulas |= {n: d.formula for n, d in self.grounding.definitions.items()}
+            check_batches(
+                self.training.batches, self.grounding.given, self.grounding.signature, formulas
+            )
+
+    def _check_labels(self, labels: Labels) -> None:
+        """Refuse labels that lie in no table."""
+        given, known = self.grounding.given, self.grounding.signature.predicates
+        for name, index in labels.index.items():
+            if name not in self.grounding.open:
+                raise DataError(
+                    f"there are labels for '{name}', which nothing learns; "
+                    f"learned: {listing(self.grounding.open)}"
+                )
+            decl, truth = known[name], labels.truth[name]
+            sizes = [given.batch, *(given.sizes[s] for s in decl.sorts)]
+            sizes.append(1 if decl.static else given.horizon)
+            if index.shape != (len(sizes), len(truth)):
+                raise DataError(
+                    f"{len(truth)} labels for '{name}' need an index of shape "
+                    f"{(len(sizes), len(truth))}, not {tuple(index.shape)}"
+                )
+            limits = torch.tensor(sizes, device=index.device).unsqueeze(-1)
+            if bool(((index < 0) | (index >= limits)).any()):
+                raise DataError(f"a label for '{name}' lies outside its table of shape {sizes}")
+            if not bool(((truth >= 0) & (truth <= 1)).all()):
+                raise DataError(f"a label for '{name}' is not from 0 to 1")
 
     def split(self) -> tuple[Labels, Labels | None]:
-        """The labels to learn from, and those to watch."""
+        """The labels to learn from, and those to watch.
+
+        Raises:
+            DataError: one of the two has no facts.
+        """
         if self.watched is not None or self.training.validation == 0:
             return self.labels, self.watched
         share = 1 - self.training.validation
-        return split(self.labels, share, by="facts", seed=self.training.seed)
+        own, watched = split(self.labels, share, by="facts", seed=self.training.seed)
+        if not own.total or not watched.total:
+            raise DataError(
+                f"of {self.labels.total} labelled facts, a share of {self.training.validation} to "
+                f"watch leaves {own.total} to learn from and {watched.total} to watch"
+            )
+        return own, watched

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from graphlib import CycleError, TopologicalSorter
 
 import torch
 from torch import Tensor, nn
 
-from fotltn.engine import Prepared, as_given, compile_formulas
-from fotltn.errors import CheckError, DataError, did_you_mean, listing
+from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedFormula, check_formula
+from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
+from fotltn.networks.definitions import arranged, definitions
 from fotltn.networks.inputs import Inputs
 from fotltn.networks.parts import Part
+from fotltn.networks.plans import Plans
 from fotltn.networks.predicates import Defined, Logits, Network, Predicate, Rule, Softmax, Table
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Interpretation
 from fotltn.semantics.sparse import SparseTable
-from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder
 
 
@@ -33,13 +33,14 @@ class Grounding(nn.Module):
         predicates: how the other predicates are computed; these take the place of given ones.
         inputs: for each sort, what networks see of its entities.
         groups: predicates that exclude each other, by one network each.
-        functions: real-valued functions as networks.
+        functions: real-valued functions as networks, whose outputs are the values as they are.
         features: for rules, the features of each sort with axes (trace, entity, time, feature).
         semantics: of definitions that do not name one.
 
     Raises:
         DataError: a symbol is unknown, has no grounding or two, or a network lacks its inputs.
         CheckError: a definition is wrong, or depends on itself.
+        SemanticsError: a definition is to be two-valued.
     """
 
     def __init__(
@@ -58,203 +59,238 @@ class Grounding(nn.Module):
         super().__init__()
         self.signature = signature
         self.semantics = semantics
-        self.inputs = nn.ModuleDict(dict(inputs or {}))
-        self.networks = nn.ModuleDict(
-            {n: p for n, p in predicates.items() if isinstance(p, Network | Logits)}
-        )
+        self._inputs = dict(inputs or {})
+        self._networks = {n: p for n, p in predicates.items() if isinstance(p, Network | Logits)}
+        self._groups = tuple(groups)
+        self._functions = dict(functions or {})
+        self.inputs = _registered(self._inputs)
+        self.networks = _registered(self._networks)
         self.groups = nn.ModuleList(groups)
-        self._heads = tuple(groups)
-        self.functions = nn.ModuleDict(dict(functions or {}))
-        tables = {n: p.table for n, p in predicates.items() if isinstance(p, Table)}
-        self.given = replace(given, predicates={**given.predicates, **tables})
-        for name, rule in predicates.items():
-            if isinstance(rule, Rule):
-                made = _made(name, rule, self.given, features or {}, signature)
-                self.given = replace(self.given, predicates={**self.given.predicates, name: made})
-        self._check(predicates)
-        self.definitions = _ordered(
-            {
-                n: _definition(n, p, signature)
-                for n, p in predicates.items()
-                if isinstance(p, Defined)
-            }
-        )
-        self._semantics = {
-            n: p.semantics or semantics for n, p in predicates.items() if isinstance(p, Defined)
+        self.functions = _registered(self._functions)
+        self.defined = {n: p for n, p in predicates.items() if isinstance(p, Defined)}
+        self._check(predicates, given)
+        self.given = self._completed(given, predicates, features or {})
+        self.definitions = definitions(self.defined, signature)
+        self._plans = {
+            n: Plans({n: checked.formula}, signature, self.defined[n].semantics or semantics, None)
+            for n, checked in self.definitions.items()
         }
-        self._prepared: dict[tuple[str, int], Prepared] = {}
 
     @property
     def learned(self) -> tuple[str, ...]:
         """The predicates that networks compute, without those that are defined by formulas."""
-        grouped = [n for g in self._heads for n in g.names]
-        return tuple(n for n in self.signature.predicates if n in self.networks or n in grouped)
+        grouped = [n for g in self._groups for n in g.names]
+        return tuple(n for n in self.signature.predicates if n in self._networks or n in grouped)
 
     @property
     def open(self) -> tuple[str, ...]:
         """The predicates that training can change: learned ones, and those defined by them."""
         found = set(self.learned)
         for name, checked in self.definitions.items():
-            if any(
-                isinstance(a, c.Atom) and a.predicate in found for a in postorder(checked.formula)
-            ):
-                found.add(name)
+            for node in postorder(checked.formula):
+                match node:
+                    case c.Atom(used) if used in found:
+                        found.add(name)
+                    case c.Apply(used) if used in self._functions:
+                        found.add(name)
         return tuple(n for n in self.signature.predicates if n in found)
 
     def forward(self, part: Part | None = None) -> Interpretation:
-        """Tables of all symbols, with gradients to the parameters; of a part, if one is given."""
-        seen = {sort: module() for sort, module in self.inputs.items()}
-        given = self.given
-        if part is not None:
-            seen = {sort: part.pick(table, (sort, None)) for sort, table in seen.items()}
-            given = part.given
-        tables: dict[str, Tensor | SparseTable] = dict(given.predicates)
-        for name, network in self.networks.items():
-            if isinstance(network, Logits):
-                table = network()
-                sorts = self.signature.predicates[name].sorts
-                tables[name] = table if part is None else part.pick(table, sorts)
-            else:
-                tables[name] = network([seen[s] for s in self.signature.predicates[name].sorts])
-        for group in self._heads:
-            sorts = self.signature.predicates[group.names[0]].sorts
-            tables.update(group([seen[s] for s in sorts]))
+        """Tables of all symbols, with gradients to the parameters; of a part, if one is given.
+
+        Raises:
+            DataError: a network or its inputs have the wrong shape.
+        """
+        given = self.given if part is None else part.given
+        seen = self._seen(part)
+        tables: dict[str, Tensor | SparseTable] = {}
+        for name, network in self._networks.items():
+            sorts = self.signature.predicates[name].sorts
+            with _about(name):
+                if isinstance(network, Logits):
+                    table = network()
+                    _check_shape(table, self.given, sorts, self._static(name))
+                    tables[name] = table if part is None else part.pick(table, sorts)
+                else:
+                    table = network([seen[s] for s in sorts])
+                    _check_shape(table, given, sorts, self._static(name))
+                    tables[name] = table
+        for group in self._groups:
+            first, sorts = group.names[0], self.signature.predicates[group.names[0]].sorts
+            with _about(first):
+                found = group([seen[s] for s in sorts])
+                _check_shape(found[first], given, sorts, self._static(first))
+                tables.update(found)
         functions = dict(given.functions)
-        for name, network in self.functions.items():
-            functions[name] = network([seen[s] for s in self.signature.functions[name].sorts])
-        model = replace(given, predicates=tables, functions=functions)
+        for name, network in self._functions.items():
+            decl = self.signature.functions[name]
+            with _about(name):
+                functions[name] = network.outputs([seen[s] for s in decl.sorts])
+                _check_shape(functions[name], given, decl.sorts, decl.static)
+        # Computed tables come first: they say how precise everything is.
+        model = replace(given, predicates={**tables, **given.predicates}, functions=functions)
         key = 0 if part is None else part.key
         for name, checked in self.definitions.items():
-            table = self._define(name, checked, model, key)
+            value = self._plans[name](model, key)[name]
+            if self._plans[name].semantics.log_space:
+                value = value._replace(tensor=value.tensor.exp())
+            table = arranged(value, checked.free, model)
             model = replace(model, predicates={**model.predicates, name: table})
         return model
 
-    def _define(
-        self, name: str, checked: CheckedFormula, model: Interpretation, key: int
-    ) -> Tensor:
-        if (name, key) not in self._prepared:
-            program = compile_formulas(
-                {name: checked.formula},
-                as_given(self.signature, model),
-                self._semantics[name],
-                at=None,
-            )
-            self._prepared[name, key] = program.prepare(model, dtype=_dtype(model))
-        value = self._prepared[name, key](model)[name]
-        table = arranged(value, checked.free, model)
-        if self.signature.predicates[name].static and table.shape[-1] > 1:
-            raise CheckError(
-                f"'{name}' is static, but its definition changes over time: {checked.formula!r}"
-            )
-        return table
+    def _seen(self, part: Part | None) -> dict[str, Tensor]:
+        """What networks see of each sort."""
+        seen = {}
+        for sort, module in self._inputs.items():
+            vectors = module()
+            size, width = self.given.sizes[sort], vectors.shape[-1]
+            if not _fits(vectors.shape[:-1], (size,), self.given, static=False):
+                raise DataError(
+                    f"what is seen of the sort '{sort}' has shape {tuple(vectors.shape)}; "
+                    f"expected ({self.given.batch} or 1, {size}, {self.given.horizon} or 1, "
+                    f"{width}), with axes (trace, entity, time, width)"
+                )
+            seen[sort] = vectors if part is None else part.pick(vectors, (sort,))
+        return seen
 
-    def _check(self, predicates: Mapping[str, Predicate]) -> None:
-        grouped = [n for g in self._heads for n in g.names]
-        known = self.signature.predicates
+    def _static(self, name: str) -> bool:
+        return self.signature.predicates[name].static
+
+    def _completed(
+        self,
+        given: Interpretation,
+        predicates: Mapping[str, Predicate],
+        features: Mapping[str, Tensor],
+    ) -> Interpretation:
+        """The given data with tables and what rules make of them, without what is computed."""
+        for name, found in predicates.items():
+            if isinstance(found, Table | Rule):
+                is_rule = isinstance(found, Rule)
+                table = found.function(given, features) if isinstance(found, Rule) else found.table
+                with _about(f"the {'rule' if is_rule else 'table'} of '{name}'"):
+                    _check_degrees(table)
+                    sorts = self.signature.predicates[name].sorts
+                    _check_shape(table, given, sorts, self._static(name))
+                given = replace(given, predicates={**given.predicates, name: table})
+        computed = {*self.learned, *self.defined}
+        kept = {n: t for n, t in given.predicates.items() if n not in computed}
+        return replace(given, predicates=kept)
+
+    # --- what is refused --------------------------------------------------------------------------
+
+    def _check(self, predicates: Mapping[str, Predicate], given: Interpretation) -> None:
+        known, grouped = self.signature.predicates, [n for g in self._groups for n in g.names]
         for name in [*predicates, *grouped]:
-            if name not in known:
-                hint = did_you_mean(name, known) or f"declared: {listing(known)}"
-                raise DataError(f"a grounding is given for the unknown predicate '{name}'; {hint}")
+            _known("predicate", name, known)
+        for name, found in predicates.items():
+            if not isinstance(found, Predicate):
+                raise DataError(
+                    f"the predicate '{name}' is grounded by a {type(found).__name__}; expected "
+                    "Network(…), Logits(…), Table(…), Rule(…) or Defined(…)"
+                )
         twice = [n for n in grouped if n in predicates or grouped.count(n) > 1]
         if twice:
             raise DataError(f"the predicate '{twice[0]}' has two groundings")
         for name in known:
-            if name not in {*predicates, *grouped, *self.given.predicates}:
+            if name not in {*predicates, *grouped, *given.predicates}:
                 raise DataError(
                     f"the predicate '{name}' has no grounding: no facts, network or definition"
                 )
-        for name in [*(n for n, p in predicates.items() if isinstance(p, Network)), *grouped]:
-            for sort in known[name].sorts:
-                if sort not in self.inputs:
-                    raise DataError(
-                        f"a network for '{name}' sees nothing of the sort '{sort}'; "
-                        "give it embeddings or features"
-                    )
-            if not known[name].sorts:
-                raise DataError(f"'{name}' has no arguments that a network could see; use logits")
-        for group in self._heads:
-            kinds = {(known[n].sorts, known[n].static) for n in group.names}
-            if len(kinds) > 1:
+        for group in self._groups:
+            if len({(known[n].sorts, known[n].static) for n in group.names}) > 1:
                 raise DataError(
-                    f"{listing(list(group.names))} share a network, but not their sorts"
+                    f"{listing(group.names)} share a network, but differ in their sorts, or in "
+                    "whether they are static"
+                )
+        self._check_functions(given)
+        networks = [n for n, p in self._networks.items() if isinstance(p, Network)]
+        for name in [*networks, *grouped]:
+            self._check_inputs(name, known[name].sorts)
+        for sort in self._inputs:
+            if sort not in given.sizes:
+                _known("sort", sort, self.signature.sorts)
+                raise DataError(f"nothing says how many entities the sort '{sort}' has")
+
+    def _check_functions(self, given: Interpretation) -> None:
+        known = self.signature.functions
+        for name, network in self._functions.items():
+            _known("function", name, known)
+            if known[name].result != REAL:
+                raise DataError(
+                    f"the function '{name}' gives entities of sort '{known[name].result}'; "
+                    "networks give numbers"
+                )
+            if not isinstance(network, Network):
+                raise DataError(
+                    f"the function '{name}' is grounded by a {type(network).__name__}; "
+                    "expected Network(…)"
+                )
+            self._check_inputs(name, known[name].sorts)
+        for name in known:
+            if name not in self._functions and name not in given.functions:
+                raise DataError(f"the function '{name}' has no grounding: no facts, no network")
+
+    def _check_inputs(self, name: str, sorts: Sequence[str]) -> None:
+        if not sorts:
+            raise DataError(f"'{name}' has no arguments that a network could see; use logits")
+        for sort in sorts:
+            if sort not in self._inputs:
+                raise DataError(
+                    f"a network for '{name}' sees nothing of the sort '{sort}'; "
+                    "give it embeddings or features"
                 )
 
 
-def arranged(value: Value, free: Sequence[c.Axis], model: Interpretation) -> Tensor:
-    """A value as a table: axes (trace, the free variables in order, time)."""
-    tensor = value.tensor
-    order = [0, *(1 + value.axes.index(a) for a in free if a in value.axes), tensor.dim() - 1]
-    tensor = tensor.permute(order)
-    for place, axis in enumerate(free):
-        if axis not in value.axes:
-            tensor = tensor.unsqueeze(1 + place)
-    return tensor.expand(-1, *(model.size(a) for a in free), -1)
+def _registered(modules: Mapping[str, nn.Module]) -> nn.ModuleDict:
+    """Modules by name; a name that PyTorch uses itself gets an apostrophe."""
+    own = nn.ModuleDict()
+    return nn.ModuleDict({n + "'" * hasattr(own, n): m for n, m in modules.items()})
 
 
-def _definition(name: str, given: Defined, signature: Signature) -> CheckedFormula:
-    head = f"{name}({', '.join(given.variables)})"
-    source = f"the definition of {head}"
-    sorts = signature.predicates[name].sorts if name in signature.predicates else ()
-    if len(sorts) != len(given.variables):
-        raise CheckError(f"'{name}' takes {len(sorts)} arguments, but its definition says {head}")
-    checked = check_formula(parse_formula(given.formula, source=source), signature)
-    free = {a.name: a for a in checked.free}
-    extra = [n for n in free if n not in given.variables]
-    if extra:
-        raise CheckError(f"{source} has the free variable '{extra[0]}', which its head lacks")
-    axes = []
-    for variable, sort in zip(given.variables, sorts, strict=True):
-        axis = free.get(variable, c.Axis(variable, sort))
-        if axis.sort != sort:
-            raise CheckError(
-                f"in {source}, '{variable}' is of sort '{axis.sort}', but '{name}' takes '{sort}'"
-            )
-        axes.append(axis)
-    return replace(checked, free=tuple(axes))
+def _known(kind: str, name: str, known: Mapping[str, object]) -> None:
+    if name not in known:
+        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
+        raise DataError(f"a grounding is given for the unknown {kind} '{name}'; {hint}")
 
 
-def _ordered(definitions: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
-    """The definitions such that each comes after those that it uses."""
-    uses = {
-        name: {
-            a.predicate
-            for a in postorder(checked.formula)
-            if isinstance(a, c.Atom) and a.predicate in definitions
-        }
-        for name, checked in definitions.items()
-    }
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Say in errors which symbol they are about."""
+    what = name if " " in name else f"'{name}'"
     try:
-        order = list(TopologicalSorter(uses).static_order())
-    except CycleError as error:
-        ring = " -> ".join(reversed(error.args[1]))
-        raise CheckError(f"definitions depend on themselves: {ring}") from None
-    return {name: definitions[name] for name in order}
+        yield
+    except DataError as error:
+        first = error.diagnostics[0]
+        raise DataError(replace(first, message=f"{what}: {first.message}")) from error.__cause__
 
 
-def _made(
-    name: str,
-    rule: Rule,
-    given: Interpretation,
-    features: Mapping[str, Tensor],
-    signature: Signature,
-) -> Tensor:
-    decl = signature.predicates[name]
-    table = rule.function(given, features)
-    sizes = tuple(given.sizes[s] for s in decl.sorts)
-    times = (1,) if decl.static else (1, given.horizon)
-    if not isinstance(table, Tensor) or table.shape[1:-1] != sizes or table.shape[-1] not in times:
-        shape = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
+def _fits(
+    shape: Sequence[int], sizes: Sequence[int], model: Interpretation, *, static: bool
+) -> bool:
+    """Whether a shape is (traces or 1, sizes …, time points or 1)."""
+    if len(shape) != len(sizes) + 2:
+        return False
+    times = (1,) if static else (1, model.horizon)
+    return shape[0] in (1, model.batch) and tuple(shape[1:-1]) == (*sizes,) and shape[-1] in times
+
+
+def _check_shape(
+    table: Tensor | SparseTable, model: Interpretation, sorts: Sequence[str], static: bool
+) -> None:
+    sizes = [model.sizes[s] for s in sorts]
+    if not _fits(table.shape, sizes, model, static=static):
+        traces = f"{model.batch} or 1" if model.batch > 1 else "1"
+        times = "1, since it is static" if static else f"{model.horizon} or 1"
         raise DataError(
-            f"the rule of '{name}' gives {shape}; expected a tensor with axes "
-            f"(trace, {', '.join((*decl.sorts, 'time'))})"
+            f"a table of shape {tuple(table.shape)}; expected "
+            f"({', '.join([traces, *map(str, sizes), times])}), with axes "
+            f"({', '.join(['trace', *sorts, 'time'])})"
         )
-    if not bool(((table >= 0) & (table <= 1)).all()):
-        raise DataError(f"the rule of '{name}' gives degrees outside [0, 1]")
-    return table
 
 
-def _dtype(model: Interpretation) -> torch.dtype:
-    for table in model.predicates.values():
-        if isinstance(table, Tensor) and table.is_floating_point():
-            return table.dtype
-    return torch.get_default_dtype()
+def _check_degrees(table: object) -> None:
+    if not isinstance(table, Tensor | SparseTable):
+        raise DataError(f"a {type(table).__name__}; expected a tensor or a table of facts")
+    degrees = table if isinstance(table, Tensor) else table.value
+    if degrees.dtype != torch.bool and not bool(((degrees >= 0) & (degrees <= 1)).all()):
+        raise DataError("degrees lie in [0, 1], but not all of these do")

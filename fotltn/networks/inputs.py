@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, listing
 
 Time = Literal["free", "static", "smooth"]
 
@@ -23,9 +23,12 @@ class Embeddings(nn.Module):
         width: of a vector.
         time: one vector for each time point ("free"), for all of them ("static"), or for each, but
             averaged with its neighbours ("smooth").
-        scale: the standard deviation of the initial values.
+        scale: the standard deviation of the initial vectors, over all entities and time points.
         reach: for "smooth", the standard deviation of the weights of the neighbours, in steps.
         generator: of random numbers.
+
+    Raises:
+        DataError: a size is below 1, the scale below 0, or time has no such kind.
     """
 
     kernel: Tensor | None
@@ -44,6 +47,15 @@ class Embeddings(nn.Module):
     ) -> None:
         """Draw initial vectors."""
         super().__init__()
+        if min(traces, entities, horizon, width) < 1:
+            raise DataError(
+                f"embeddings of {traces} traces, {entities} entities, {horizon} time points and "
+                f"width {width}: all of these are whole numbers from 1"
+            )
+        if time not in get_args(Time):
+            raise DataError(f"embeddings are {listing(get_args(Time))} in time, not '{time}'")
+        if not 0 <= scale < math.inf:
+            raise DataError(f"the scale of embeddings is a number from 0, not {scale}")
         points = 1 if time == "static" else horizon
         start = torch.randn(traces, entities, points, width, generator=generator)
         self.width = width
@@ -62,8 +74,8 @@ class Embeddings(nn.Module):
 
 def smoothing(horizon: int, reach: float) -> Tensor:
     """Weights of all time points for each, normal with deviation `reach`; rows add up to 1."""
-    if not reach > 0:
-        raise DataError(f"smoothing reaches some steps, not {reach}")
+    if not 0 < reach < math.inf:
+        raise DataError(f"smoothing reaches some steps, a number above 0, not {reach}")
     steps = torch.arange(horizon, dtype=torch.float64)
     weights = torch.exp(-0.5 * ((steps.unsqueeze(0) - steps.unsqueeze(1)) / reach) ** 2)
     return (weights / weights.sum(1, keepdim=True)).to(torch.get_default_dtype())
@@ -72,13 +84,23 @@ def smoothing(horizon: int, reach: float) -> Tensor:
 class FeatureInputs(nn.Module):
     """Given features, centred and scaled, with axes (trace, entity, time or 1, feature).
 
+    The mean and the spread belong to the state of the module, the features do not: weights that
+    are loaded over other features see them as the network is used to.
+
     Args:
         values: with the same axes.
         present: which of them count for centring, with axes (trace, entity, time); all, if None.
+            The others are seen as 0, which is the mean.
         learnable: numbers of entities whose features are learned instead, in all traces alike.
+
+    Raises:
+        DataError: shapes do not fit, a feature is no finite number, or there is no such entity.
     """
 
     values: Tensor
+    present: Tensor | None
+    mean: Tensor
+    spread: Tensor
     own: Tensor
 
     def __init__(
@@ -90,23 +112,52 @@ class FeatureInputs(nn.Module):
     ) -> None:
         """Centre and scale."""
         super().__init__()
+        _check_features(values, present, learnable)
         self.width: int = values.shape[-1]
         flat = values.reshape(-1, self.width) if present is None else values[present]
-        mean = flat.mean(0) if len(flat) else torch.zeros(self.width, dtype=values.dtype)
-        spread = flat.std(0, correction=0) if len(flat) else torch.ones_like(mean)
-        scaled = (values - mean) / torch.where(spread > 0, spread, torch.ones_like(spread))
-        if present is not None:
-            scaled = torch.where(present.unsqueeze(-1), scaled, torch.zeros_like(scaled))
-        self.register_buffer("values", scaled)
+        mean = flat.mean(0) if len(flat) else values.new_zeros(self.width)
+        spread = flat.std(0, correction=0) if len(flat) else values.new_ones(self.width)
+        # What rounding leaves of a constant feature is not worth scaling up.
+        least = 4 * torch.finfo(values.dtype).eps * mean.abs()
+        self.register_buffer("mean", mean)
+        self.register_buffer("spread", torch.where(spread > least, spread, torch.ones_like(spread)))
+        self.register_buffer("values", values, persistent=False)
+        mask = None if present is None else present.unsqueeze(-1)
+        self.register_buffer("present", mask, persistent=False)
         self.register_buffer("own", torch.tensor(learnable, dtype=torch.long), persistent=False)
-        self.learned = nn.Parameter(torch.zeros(len(learnable), 1, self.width, dtype=values.dtype))
+        start = values.new_zeros(len(learnable), 1, self.width)
+        self.learned = nn.Parameter(start) if learnable else None
 
     def forward(self) -> Tensor:
         """The features of all entities."""
-        if not len(self.own):
-            return self.values
-        shape = (self.values.shape[0], len(self.own), self.values.shape[2], self.width)
-        return self.values.index_copy(1, self.own, self.learned.unsqueeze(0).expand(shape))
+        scaled = (self.values - self.mean) / self.spread
+        if self.present is not None:
+            scaled = scaled.masked_fill(~self.present, 0.0)
+        if self.learned is None:
+            return scaled
+        shape = (scaled.shape[0], len(self.own), scaled.shape[2], self.width)
+        return scaled.index_copy(1, self.own, self.learned.unsqueeze(0).expand(shape))
+
+
+def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int, ...]) -> None:
+    if values.dim() != 4 or not values.is_floating_point() or not values.shape[-1]:
+        raise DataError(
+            "features are numbers with axes (trace, entity, time or 1, feature), "
+            f"not {values.dtype} of shape {tuple(values.shape)}"
+        )
+    if present is not None and (present.dtype, present.shape) != (torch.bool, values.shape[:-1]):
+        raise DataError(
+            f"presence for features of shape {tuple(values.shape)} is truth values of shape "
+            f"{tuple(values.shape[:-1])}, not {present.dtype} of shape {tuple(present.shape)}"
+        )
+    if not bool(torch.isfinite(values if present is None else values[present]).all()):
+        raise DataError("a feature is not a finite number")
+    for number in learnable:
+        if not 0 <= number < values.shape[1] or learnable.count(number) > 1:
+            raise DataError(
+                f"features are learned for different entities from 0 to {values.shape[1] - 1}, "
+                f"not for {list(learnable)}"
+            )
 
 
 class Joined(nn.Module):
@@ -115,13 +166,21 @@ class Joined(nn.Module):
     def __init__(self, *parts: Embeddings | FeatureInputs | Joined) -> None:
         """Put inputs together."""
         super().__init__()
+        if not parts:
+            raise DataError("nothing is put side by side")
         self.parts = nn.ModuleList(parts)
         self.width: int = sum(part.width for part in parts)
 
     def forward(self) -> Tensor:
         """All of them, with axes (trace, entity, time, width)."""
         found = [part() for part in self.parts]
-        lead = torch.broadcast_shapes(*(f.shape[:-1] for f in found))
+        try:
+            lead = torch.broadcast_shapes(*(f.shape[:-1] for f in found))
+        except RuntimeError:
+            shapes = ", ".join(str(tuple(f.shape[:-1])) for f in found)
+            raise DataError(
+                f"inputs side by side differ in traces, entities or time points: {shapes}"
+            ) from None
         return torch.cat([f.expand(*lead, f.shape[-1]) for f in found], dim=-1)
 
 

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, FotError, did_you_mean, listing
 from fotltn.networks.inputs import smoothing
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Interpretation
@@ -28,14 +29,20 @@ def mlp(
     activation: str = "elu",
     generator: torch.Generator | None = None,
 ) -> nn.Sequential:
-    """Linear layers with an activation between them, initialised from a generator."""
+    """Linear layers with an activation between them, initialised from a generator.
+
+    Raises:
+        DataError: a width is below 1, or the activation is not known.
+    """
+    if min(width, *hidden, outputs) < 1:
+        raise DataError(f"the widths of layers are from 1, not {[width, *hidden, outputs]}")
     if activation not in ACTIVATIONS:
         hint = did_you_mean(activation, ACTIVATIONS) or f"there are {listing(ACTIVATIONS)}"
         raise DataError(f"unknown activation '{activation}'; {hint}")
     layers: list[nn.Module] = []
     sizes = [width, *hidden, outputs]
     for before, after in pairwise(sizes):
-        layer = nn.Linear(before, after)
+        layer = skip_init(nn.Linear, before, after)  # draws nothing by itself
         bound = before**-0.5
         with torch.no_grad():
             layer.weight.uniform_(-bound, bound, generator=generator)
@@ -61,11 +68,35 @@ class Network(nn.Module):
         self.module, self.static, self.probability = module, static, probability
 
     def forward(self, seen: Sequence[Tensor]) -> Tensor:
-        """The table, from what is seen of each argument (trace, entity, time, width)."""
-        logits = self.module(side_by_side(seen, static=self.static))
-        if logits.dim() == len(seen) + 3:
-            logits = logits.squeeze(-1)
-        return logits if self.probability else torch.sigmoid(logits)
+        """The table, from what is seen of each argument (trace, entity, time, width).
+
+        Raises:
+            DataError: the module does not take what is seen, or gives something else.
+        """
+        found = self.outputs(seen)
+        if not self.probability:
+            return torch.sigmoid(found)
+        # What is no number is found by those who know when it came up.
+        if bool(((found < 0) | (found > 1)).any()):
+            low, high = found.detach().aminmax()
+            raise DataError(
+                f"a network that gives degrees gives numbers from {float(low):g} to "
+                f"{float(high):g}; expected [0, 1], or probability=False"
+            )
+        return found
+
+    def outputs(self, seen: Sequence[Tensor]) -> Tensor:
+        """What the module gives, as it is: the values, if a function is computed."""
+        vectors = side_by_side(seen, static=self.static)
+        found = _applied(self.module, vectors)
+        if found.shape == (*vectors.shape[:-1], 1):
+            return found.squeeze(-1)
+        if found.shape != vectors.shape[:-1]:
+            raise DataError(
+                f"a network gives shape {tuple(found.shape)} for vectors of shape "
+                f"{tuple(vectors.shape)}; one output is needed, not {found.shape[-1]}"
+            )
+        return found
 
 
 class Softmax(nn.Module):
@@ -83,17 +114,39 @@ class Softmax(nn.Module):
     ) -> None:
         """Keep a module."""
         super().__init__()
+        if not names:
+            raise DataError("predicates that exclude each other are at least one")
         self.names, self.module, self.static, self.other = tuple(names), module, static, other
 
     def forward(self, seen: Sequence[Tensor]) -> dict[str, Tensor]:
         """The tables by name."""
-        found = self.module(side_by_side(seen, static=self.static)).softmax(-1)
-        if found.shape[-1] != len(self.names) + self.other:
+        vectors = side_by_side(seen, static=self.static)
+        found = _applied(self.module, vectors)
+        count = len(self.names) + self.other
+        if found.shape != (*vectors.shape[:-1], count):
             raise DataError(
-                f"{len(self.names) + self.other} outputs are needed for {listing(self.names)}"
-                f"{' and none of them' if self.other else ''}, not {found.shape[-1]}"
+                f"{count} outputs are needed for {listing(self.names)}"
+                f"{' and none of them' if self.other else ''}, not {found.shape[-1]} "
+                f"(shape {tuple(found.shape)})"
             )
-        return {name: found[..., i] for i, name in enumerate(self.names)}
+        degrees = found.softmax(-1)
+        return {name: degrees[..., i] for i, name in enumerate(self.names)}
+
+
+def _applied(module: nn.Module, vectors: Tensor) -> Tensor:
+    try:
+        found = module(vectors)
+    except (torch.OutOfMemoryError, FotError):
+        raise
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise DataError(
+            f"a network does not take vectors of width {vectors.shape[-1]} "
+            f"(shape {tuple(vectors.shape)}): {str(error).strip().splitlines()[0]}"
+        ) from error
+    if not isinstance(found, Tensor) or not found.dim():
+        kind = "a single number" if isinstance(found, Tensor) else type(found).__name__
+        raise DataError(f"a network gives {kind}; expected a tensor with an output for each vector")
+    return found
 
 
 class Logits(nn.Module):
@@ -118,6 +171,10 @@ class Logits(nn.Module):
     ) -> None:
         """Draw initial values."""
         super().__init__()
+        if len(shape) < 2 or min(shape) < 1:
+            raise DataError(
+                f"logits have a shape (traces, arguments …, time points), not {tuple(shape)}"
+            )
         self.values = nn.Parameter(torch.randn(tuple(shape), generator=generator) * scale)
         kernel = smoothing(shape[-1], reach) if reach and shape[-1] > 1 else None
         self.register_buffer("kernel", kernel, persistent=False)
@@ -139,7 +196,7 @@ class Table:
 class Rule:
     """A function of the given data and features to a table, computed once."""
 
-    function: Callable[[Interpretation, Mapping[str, Tensor]], Tensor]
+    function: Callable[[Interpretation, Mapping[str, Tensor]], Tensor | SparseTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,18 +6,33 @@ import math
 from collections.abc import Mapping
 
 from fotltn.algebra import expr as e
+from fotltn.algebra.expand import by_powers, off_facts
 from fotltn.algebra.show import brief, scope
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.plan.cost import dense_cost
 from fotltn.plan.plan import Plan, Route, Step
 from fotltn.plan.sizes import Sizes
-from fotltn.plan.sparsity import default, pointwise_over, sparse_leaf, supports
+from fotltn.plan.sparsity import (
+    computed,
+    default,
+    excesses,
+    gathered,
+    sparse_leaf,
+    supports,
+    walks,
+)
 from fotltn.plan.tails import tails
 from fotltn.plan.twins import Twins
-from fotltn.tree import children, postorder
+from fotltn.tree import children
 
 #: The memory that intermediate results may take, unless the caller says otherwise.
 BUDGET = 4 * 2**30
+
+#: A mean is written as a sum of means if these take less than this part of its operations.
+WORTH = 1.0
+
+_GIVEN = (c.Equal, c.Compare, c.Edge)
 
 
 def build(
@@ -31,14 +46,46 @@ def build(
     """Choose a route for every part.
 
     Raises:
-        LimitError: something that must be held at once needs more memory than the budget.
+        LimitError: a step, or what all steps hold together, needs more memory than the budget.
     """
-    builder = _Builder(sizes, budget, given)
+    try:
+        return _within(roots, sizes, budget, dense or {}, given, WORTH)
+    except LimitError:  # chunks may fit where sums of means do not
+        return _within(roots, sizes, budget, dense or {}, given, 0.0)
+
+
+def _within(
+    roots: Mapping[str, e.Expr],
+    sizes: Sizes,
+    budget: int,
+    dense: Mapping[str, tuple[int, int]],
+    given: frozenset[e.Expr],
+    worth: float,
+) -> Plan:
+    plan = _plan(roots, sizes, budget, dense, given, worth)
+    if plan.peak > budget:
+        most = max(plan.steps, key=lambda step: step.bytes)
+        raise LimitError(
+            f"{len(plan.steps)} steps need {plan.peak:,} bytes together, more than the budget of "
+            f"{budget:,}; {brief(most.node, {})} alone needs {most.bytes:,}"
+        )
+    return plan
+
+
+def _plan(
+    roots: Mapping[str, e.Expr],
+    sizes: Sizes,
+    budget: int,
+    dense: Mapping[str, tuple[int, int]],
+    given: frozenset[e.Expr],
+    worth: float,
+) -> Plan:
+    builder = _Builder(sizes, budget, given, worth)
     for root in roots.values():
         builder.add(root)
     steps = _needed(list(roots.values()), builder.steps)
-    peak = sum(s.bytes for s in steps)
-    return Plan(tuple(roots.items()), steps, sizes, budget, peak, tails(roots, steps), dense or {})
+    peak = sum(s.bytes - s.passing for s in steps) + max((s.passing for s in steps), default=0)
+    return Plan(tuple(roots.items()), steps, sizes, budget, peak, tails(roots, steps), dense)
 
 
 def _needed(roots: list[e.Expr], steps: dict[e.Expr, Step]) -> tuple[Step, ...]:
@@ -54,13 +101,21 @@ def _needed(roots: list[e.Expr], steps: dict[e.Expr, Step]) -> tuple[Step, ...]:
 
 
 class _Builder:
-    def __init__(self, sizes: Sizes, budget: int, given: frozenset[e.Expr]) -> None:
+    def __init__(self, sizes: Sizes, budget: int, given: frozenset[e.Expr], worth: float) -> None:
         self.sizes = sizes
         self.budget = budget
         self.given = given
+        self.worth = worth
         self.steps: dict[e.Expr, Step] = {}
         self.twins = Twins()
+        self.expansions: dict[e.Reduce, tuple[e.Expr, str] | None] = {}
         self.held = 0
+        self.passing = 0
+
+    @property
+    def left(self) -> int:
+        """What of the budget a step may hold on to."""
+        return self.budget - self.held - self.passing
 
     def add(self, root: e.Expr) -> None:
         """Plan an expression and what it needs, without recursion over depth."""
@@ -88,7 +143,8 @@ class _Builder:
                 why = f"as over {next(iter(twin.axes))}"
                 step = Step(node, Route.RENAMED, why, (twin,), 0, 0)
             self.steps[node] = step
-            self.held += step.bytes
+            self.held += step.bytes - step.passing
+            self.passing = max(self.passing, step.passing)
             stack.pop()
 
     def choose(self, node: e.Expr) -> Step:
@@ -99,6 +155,9 @@ class _Builder:
                 made = _copied(node, sizes)
                 why = f"{name} has facts, but not under a sum" if name in sizes.sparse else ""
                 return Step(node, Route.TABLE, why, (), 0, sizes.bytes(node) if made else 0)
+            case e.Data(formula) if not node.crisp and not isinstance(formula, _GIVEN):
+                flops, held = dense_cost(formula, sizes)
+                return Step(node, Route.GIVEN, "in log space, by the equations", (), flops, held)
             case e.Data():
                 return Step(node, Route.GIVEN, "", (), cells, sizes.bytes(node))
             case e.At(e.Pairs(left, right, window)):
@@ -131,7 +190,7 @@ class _Builder:
     # --- reductions ---------------------------------------------------------------------------
 
     def reduce(self, node: e.Reduce) -> Step:
-        return self.products(node) or self.support(node) or self.dense(node)
+        return self.products(node) or self.support(node) or self.expanded(node) or self.dense(node)
 
     def products(self, node: e.Reduce) -> Step | None:
         """A mean of products, over facts or axis by axis."""
@@ -193,22 +252,55 @@ class _Builder:
         if node.guard is not None:
             return None
         for leaf, constant in supports(node.x, self.sizes):
-            if leaf.axes - node.axes != set(node.over) or (node.time and not leaf.temporal):
-                continue
-            if not pointwise_over(node.x, leaf):
+            if not walks(node, leaf):
                 continue
             facts = self.sizes.sparse[leaf.predicate].facts
-            inputs = _gathered(node.x, self.sizes)
+            inputs = gathered(node.x, self.sizes, facts)
             why = (
                 f"{facts:,} facts of {leaf.predicate}; the value is {constant:g} at the other "
                 f"{max(0, self.cells(node) - facts):,} cells"
             )
-            nodes = sum(1 for n in postorder(node.x) if isinstance(n, e.Expr))
+            nodes = computed(node.x, inputs)
             return Step(
                 node, Route.SUPPORT, why, inputs, facts * nodes, facts * nodes * self.sizes.width,
                 leaf=leaf, constant=constant,
             )  # fmt: skip
         return None
+
+    def expanded(self, node: e.Reduce) -> Step | None:
+        """A mean as a sum of means, if these are cheaper than all cells of its body."""
+        if node not in self.expansions:
+            self.expansions[node] = None  # not again inside itself
+            self.expansions[node] = self.expand(node)
+        found = self.expansions[node]
+        return found and Step(node, Route.EXPANDED, found[1], (found[0],), 0, 0)
+
+    def expand(self, node: e.Reduce) -> tuple[e.Expr, str] | None:
+        if node.kind is not e.Kind.MEAN or node.guard is not None:
+            return None
+        if any(self.sizes.axis(a) == 0 for a in node.over):
+            return None
+        ways: list[tuple[e.Expr, str]] = []
+        for leaf in excesses(node, self.sizes):
+            rest, more = off_facts(node, leaf)
+            both = e.Pointwise(e.Op.PLUS, (rest, more))
+            ways.append((both, f"as if {leaf.predicate} had no facts, and what its facts add"))
+        terms = by_powers(node)
+        if isinstance(terms, e.Pointwise):
+            ways.append((terms, f"{len(terms.args)} terms of a power"))
+        region = [n for n in self.region(node.x) if n not in self.steps]
+        flops, best = self.worth * (sum(self.sizes.of(n) for n in region) + self.cells(node)), None
+        for way in ways:
+            trial = _Builder(self.sizes, self.budget, self.given | set(self.steps), self.worth)
+            trial.expansions, trial.held, trial.passing = self.expansions, self.held, self.passing
+            try:
+                trial.add(way[0])
+            except LimitError:
+                continue
+            cost = sum(s.flops / _speed(s.route) for s in trial.steps.values())
+            if cost < flops and trial.left >= 0:
+                flops, best = cost, way
+        return best
 
     def dense(self, node: e.Reduce) -> Step:
         """Everything at once if the budget allows, else a part of one axis at a time."""
@@ -219,7 +311,7 @@ class _Builder:
         need = sum(self.sizes.bytes(n) for n in region) + whole * self.sizes.width
         out = self.sizes.bytes(node)
         flops = sum(self.sizes.of(n) for n in region)
-        room = max(1, (self.budget - self.held) // 2)
+        room = max(1, self.left // 2)
         cut = [a for a in node.over if a in body.axes and self.sizes.axis(a) > 1]
         if need <= room or not cut:
             why = "fits the budget"
@@ -227,29 +319,32 @@ class _Builder:
             return Step(node, Route.DENSE, why, (body, *mask), self.cells(node), out + own)
         axis = max(cut, key=self.sizes.axis)
         size = self.sizes.axis(axis)
-        chunks = min(size, math.ceil(need / room))
-        width = math.ceil(size / chunks)
         hoisted = self.hoisted(axis, body, mask)
-        smaller = self.sizes.cut(axis, width)
-        plan = build(
-            {"chunk": body, **({"guard": mask[0]} if mask else {})}, smaller,
-            budget=self.budget, given=frozenset(hoisted),
-        )  # fmt: skip
-        held = plan.peak + self.sizes.bytes(node)
-        if held > self.budget:
+        roots = {"chunk": body, **({"guard": mask[0]} if mask else {})}
+        left = self.budget - self.held
+        width = math.ceil(size / min(size, math.ceil(need / max(1, left // 2))))
+        known = frozenset(hoisted)
+        plan = _plan(roots, self.sizes.cut(axis, width), self.budget, {}, known, self.worth)
+        while plan.peak + out > left and width > 1:
+            width = math.ceil(width / 2)
+            plan = _plan(roots, self.sizes.cut(axis, width), self.budget, {}, known, self.worth)
+        held = plan.peak + out
+        if held > left:
+            other = f", of which other steps hold {self.held:,}" if self.held else ""
             raise LimitError(
                 f"{brief(node, {})} needs {held:,} bytes even one entity of {axis} at a time, "
-                f"more than the budget of {self.budget:,}"
+                f"more than the budget of {self.budget:,}{other}"
             )
+        chunks = math.ceil(size / width)
         why = f"dense would take {need:,} bytes; {chunks} parts of {axis}, anew for gradients"
         return Step(
-            node, Route.CHUNKED, why, tuple(hoisted), 2 * flops, held, axis=axis,
-            chunks=math.ceil(size / width), region=plan,
+            node, Route.CHUNKED, why, tuple(hoisted), 2 * flops, held, axis=axis, chunks=chunks,
+            region=plan, passing=plan.peak,
         )  # fmt: skip
 
     def light(self, node: e.Expr) -> bool:
         """A reduction inside another that need not be laid out: over facts, or by products."""
-        return isinstance(node, e.Reduce) and self.products(node) is not None
+        return isinstance(node, e.Reduce) and bool(self.products(node) or self.expanded(node))
 
     def region(self, *roots: e.Expr) -> list[e.Expr]:
         """What a dense reduction holds at once, down to the light reductions inside it."""
@@ -327,17 +422,6 @@ def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int
     return flops, held, f"largest intermediate {int(info.largest_intermediate):,} cells"
 
 
-def _gathered(body: e.Expr, sizes: Sizes) -> tuple[e.Expr, ...]:
-    """The parts of a body that are looked up at facts, rather than computed there."""
-    found: list[e.Expr] = []
-    stack: list[e.Expr] = [body]
-    while stack:
-        node = stack.pop()
-        parts = e.pointwise_parts(node)
-        if parts is not None:
-            stack.extend(parts)
-        elif isinstance(node, e.Const) or sparse_leaf(node, sizes) is not None:
-            pass
-        elif node not in found:
-            found.append(node)
-    return tuple(found)
+def _speed(route: Route) -> float:
+    """Operations of a contraction in the time of one at every cell, about."""
+    return 8.0 if route is Route.CONTRACTION else 1.0

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from fotltn.algebra.expr import free_axes
+from fotltn.algebra.expr import free_axes_of_all
 from fotltn.logic import core as c
 from fotltn.plan.sizes import Sizes
-from fotltn.tree import postorder
 
 
 def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
     """FLOPs, and bytes of all intermediate results, of the obvious evaluation."""
     flops = held = 0
-    for node in postorder(formula):
+    for node, axes in free_axes_of_all(formula).items():
         if not isinstance(node, c.Formula):
             continue
-        axes = free_axes(node)
         if isinstance(node, c.Quantifier):
             axes = axes | set(node.axes)
         cells = sizes.cells(axes, True)

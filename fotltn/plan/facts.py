@@ -40,6 +40,11 @@ class Bound:
         value = self.table.value.to(dtype)
         return value if self.order is None else value[self.order]
 
+    def forget(self) -> None:
+        """Drop what was derived from degrees; where facts are stays known."""
+        self._matrices.clear()
+        self._constants.clear()
+
     def _rows(
         self, axes: tuple[c.Axis, ...], traces: int, times: int
     ) -> tuple[list[Tensor], list[int]]:

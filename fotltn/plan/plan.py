@@ -20,6 +20,7 @@ class Route(StrEnum):
     CONTRACTION = "contraction"  # a sum of products, axis by axis
     SPARSE = "sparse"  # a sum of products over the facts of one table
     SUPPORT = "support"  # a reduction over facts; elsewhere a constant, which is counted
+    EXPANDED = "expanded"  # a mean as a sum of cheaper ones
     DENSE = "dense"
     CHUNKED = "chunked"  # dense, a part of one axis at a time
     SCAN = "scan"
@@ -46,6 +47,7 @@ class Step:
     axis: c.Axis | None = None  # the axis that is cut
     chunks: int = 1
     region: Plan | None = None  # the plan of one chunk
+    passing: int = 0  # those of the bytes that are free again after the step
 
 
 @dataclass(frozen=True, slots=True)

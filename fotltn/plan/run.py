@@ -59,6 +59,8 @@ def _step(step: Step, run: Run) -> Value:
             )
         case Route.CHUNKED:
             return _chunked(step, run)
+        case Route.EXPANDED:
+            return run.done[step.inputs[0]]
         case Route.RENAMED:
             (other,) = step.inputs
             return Value(tuple(step.node.axes), run.done[other].tensor)

@@ -40,7 +40,8 @@ class Sizes:
             return self.cuts[axis]
         known, name = (self.relations, axis.relation) if axis.relation else (self.sorts, axis.sort)
         if name not in known:
-            raise DataError(f"nothing says how many entities or tuples '{name}' has")
+            kind = "tuples the relation" if axis.relation else "entities the sort"
+            raise DataError(f"nothing says how many {kind} '{name}' has")
         return known[str(name)]
 
     def temporal(self, predicate: str) -> bool:

@@ -29,39 +29,45 @@ def sparse_step(step: Step, run: Run) -> Value:
     facts = run.facts(leaf)
     axes = tuple(sorted(node.axes, key=lambda a: a.name))
     times = 1 if node.time or not leaf.temporal else run.model.horizon
-    value = _driven(step, leaf, facts, run)
-    if not value.requires_grad and all(f not in run.done for f in step.factors):
-        total: Tensor | None = facts.constant(
+    learned = any(_learned(part, run) for part in _tables(step, run))
+    value = _driven(step, leaf, facts, learned, run)
+    total: Tensor | None = None
+    if not learned and all(f not in run.done for f in step.factors):
+        total = facts.constant(
             (node, run.dtype), lambda: _by_gather(step, facts, axes, times, value, run)
         )
-    else:
+    elif not learned:
         total = _by_matrix(step, facts, axes, times, value, run)
     if total is None:
         total = _by_gather(step, facts, axes, times, value, run)
     return Value(axes, total / _count(node, facts, axes, times, run))
 
 
-def _driven(step: Step, leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
+def _tables(step: Step, run: Run) -> tuple[e.Expr, ...]:
+    """The factors that are functions of tables of facts."""
+    assert step.driver is not None
+    return (step.driver, *(f for f in step.factors if f not in run.done))
+
+
+def _driven(step: Step, leaf: e.Leaf, facts: Bound, learned: bool, run: Run) -> Tensor:
     """The product of the tables of facts at each fact; computed once, unless one is learned."""
-    parts = (step.driver, *(f for f in step.factors if f not in run.done))
+    parts = _tables(step, run)
 
     def find() -> Tensor:
         value = torch.ones(1, dtype=run.dtype, device=facts.some.device)
         for part in parts:
-            assert part is not None
             value = value * along(part, {leaf: facts.values(run.dtype)}, facts, run)
         return value.expand(facts.some.shape)
 
-    if any(_learned(part, run) for part in parts):
-        return find()
-    return facts.constant((parts, run.dtype), find)
+    return find() if learned else facts.constant((parts, run.dtype), find)
 
 
-def _learned(part: e.Expr | None, run: Run) -> bool:
-    """Whether a function of tables of facts carries gradients."""
-    assert part is not None
+def _learned(part: e.Expr, run: Run) -> bool:
+    """Whether a function of tables of facts has gradients, or is one of many of a transform."""
     tables = [run.model.table(n.predicate) for n in postorder(part) if isinstance(n, e.Leaf)]
-    return any(t.value.requires_grad for t in tables if isinstance(t, SparseTable))
+    values = [t.value for t in tables if isinstance(t, SparseTable)]
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    return any(v.requires_grad or wrapped(v) for v in values)
 
 
 def _shape(axes: tuple[c.Axis, ...], times: int, run: Run) -> tuple[int, ...]:
@@ -112,7 +118,7 @@ def _by_matrix(
     """The same by a matrix-vector product, if the factors fall into rows and columns."""
     leaf = facts.leaf
     pair = tuple(facts.coordinates)
-    if len(pair) != 2 or value.requires_grad:
+    if len(pair) != 2:
         return None
     dense = [f for f in step.factors if f in run.done]
     if any(len(run.done[f].axes) > 1 for f in dense) or len(axes) > 1:
@@ -122,7 +128,7 @@ def _by_matrix(
     points = run.model.horizon if leaf.temporal else 1
     inner = [run.done[f].tensor for f in dense if run.done[f].axes == (column,)]
     outer = [run.done[f] for f in dense if run.done[f].axes != (column,)]
-    name = (step.driver, *(f for f in step.factors if f not in run.done))
+    name = _tables(step, run)
     matrix = facts.matrix((row,), (column,), value, name, run.model.batch, points)
     total = multiply(matrix, _vector(inner, run.model.size(column), points, value, run))
     total = swap(total.reshape(run.model.batch, points, -1))

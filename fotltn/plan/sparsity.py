@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from fotltn.algebra import expr as e
+from fotltn.algebra.expand import grows, without
 from fotltn.plan.sizes import Sizes, Sparse
-from fotltn.tree import Node, fold, postorder
+from fotltn.tree import Node, children, postorder
 
 
 def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.Leaf | None:
@@ -36,15 +37,22 @@ def bounds(root: e.Expr, given: dict[e.Expr, tuple[float, float]]) -> tuple[floa
     With a table's default given for its leaf, an interval of one point is the constant that the
     expression has wherever there is no fact.
     """
+    return all_bounds(root, given)[root]
 
-    def visit(node: Node, below: list[tuple[float, float]]) -> tuple[float, float]:
+
+def all_bounds(
+    root: e.Expr, given: dict[e.Expr, tuple[float, float]]
+) -> dict[Node, tuple[float, float]]:
+    """The same for each part of an expression."""
+    found: dict[Node, tuple[float, float]] = {}
+    for node in postorder(root):
         if not isinstance(node, e.Expr):
-            return 0.0, 1.0
-        if node in given:
-            return given[node]
-        return _interval(node, below)
-
-    return fold(root, visit)
+            found[node] = 0.0, 1.0
+        elif node in given:
+            found[node] = given[node]
+        else:
+            found[node] = _interval(node, [found[child] for child in children(node)])
+    return found
 
 
 def _interval(node: e.Expr, below: list[tuple[float, float]]) -> tuple[float, float]:
@@ -75,6 +83,10 @@ def _interval(node: e.Expr, below: list[tuple[float, float]]) -> tuple[float, fl
 
 def _pointwise(op: e.Op, below: list[tuple[float, float]]) -> tuple[float, float]:
     match op, below:
+        case e.Op.PLUS, _:
+            return sum(a for a, _ in below), sum(b for _, b in below)
+        case e.Op.EXCESS, [(a, b), (x, y)]:
+            return max(0.0, a - y), max(0.0, b - x)
         case e.Op.MINIMUM, [(a, b), (x, y)]:
             return min(a, x), min(b, y)
         case e.Op.MAXIMUM, [(a, b), (x, y)]:
@@ -96,10 +108,45 @@ def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.Leaf, float]]:
             if body.timed and not node.temporal:
                 continue
             table = sizes.sparse[node.predicate]
+            if _is_excess(body, node):
+                found.append((node, 0.0))
+                continue
             low, high = bounds(body, {node: (table.default, table.default)})
             if low == high:
                 found.append((node, low))
     return found
+
+
+def _is_excess(body: e.Expr, leaf: e.Leaf) -> bool:
+    """Whether a body is what the facts of a leaf add, so that it is 0 where there is none."""
+    match body:
+        case e.Pointwise(e.Op.EXCESS, (whole, rest)):
+            return without(whole, leaf) == rest
+    return False
+
+
+def excesses(node: e.Reduce, sizes: Sizes) -> list[e.Leaf]:
+    """Leaves of facts with which the body of a mean grows, and whose facts have all its axes."""
+    found = []
+    for leaf in postorder(node.x):
+        if not isinstance(leaf, e.Leaf) or sparse_leaf(leaf, sizes) is not leaf:
+            continue
+        if sizes.sparse[leaf.predicate].default != 0 or not walks(node, leaf):
+            continue
+        low = {part: ends[0] for part, ends in all_bounds(node.x, {}).items()}
+        if grows(node.x, leaf, low):  # type: ignore[arg-type]
+            found.append(leaf)
+    return found
+
+
+def walks(node: e.Reduce, leaf: e.Leaf) -> bool:
+    """Whether the body of a reduction can be computed fact by fact, each in one place."""
+    return (
+        node.x.axes <= leaf.axes
+        and (leaf.temporal or not (node.x.timed or node.time))
+        and leaf.axes - node.axes == set(node.over)
+        and pointwise_over(node.x, leaf)
+    )
 
 
 def pointwise_over(body: e.Expr, leaf: e.Leaf) -> bool:
@@ -113,3 +160,40 @@ def pointwise_over(body: e.Expr, leaf: e.Leaf) -> bool:
         elif not isinstance(node, e.Leaf | e.Data | e.Const) and leaf in postorder(node):
             return False
     return True
+
+
+def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
+    """The parts of a body that are looked up at facts, rather than computed there.
+
+    What is no larger than the facts, and depends on none of them, is computed before.
+    """
+    tables = {n for n in postorder(body) if isinstance(n, e.Leaf) and n.predicate in sizes.sparse}
+    needs: dict[Node, bool] = {}
+    for part in postorder(body):
+        needs[part] = part in tables or any(needs[child] for child in children(part))
+    found: list[e.Expr] = []
+    stack: list[e.Expr] = [body]
+    while stack:
+        node = stack.pop()
+        parts = e.pointwise_parts(node)
+        if parts is not None and not needs[node] and sizes.of(node) <= facts:
+            found += [] if node in found else [node]
+        elif parts is not None:
+            stack.extend(parts)
+        elif isinstance(node, e.Const) or sparse_leaf(node, sizes) is not None:
+            pass
+        elif node not in found:
+            found.append(node)
+    return tuple(found)
+
+
+def computed(body: e.Expr, given: tuple[e.Expr, ...]) -> int:
+    """The parts of a body that are computed at facts."""
+    found = set(given)
+    stack = [body]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(e.pointwise_parts(node) or ())
+    return len(found)

@@ -37,11 +37,12 @@ class Run:
         return self._inside.reshape(self.model.batch, *[1] * axes, self.model.horizon)
 
     def facts(self, leaf: e.Leaf) -> Bound:
-        """The facts of a leaf, made ready once."""
+        """The facts of a leaf, made ready once, with the degrees of now."""
+        table = self.model.table(leaf.predicate)
+        assert isinstance(table, SparseTable)
         if leaf not in self.bound:
-            table = self.model.table(leaf.predicate)
-            assert isinstance(table, SparseTable)
             self.bound[leaf] = bind(leaf, table, self.model)
+        self.bound[leaf].table = table
         return self.bound[leaf]
 
 
@@ -66,6 +67,10 @@ def combine(node: e.Product | e.Pointwise, parts: Sequence[Tensor]) -> Tensor:
             return torch.maximum(*torch.broadcast_tensors(*parts))
         case e.Op.POSITIVE:
             return (parts[0] + parts[1]).clamp(min=0)
+        case e.Op.PLUS:
+            return sum(parts[1:], parts[0])
+        case e.Op.EXCESS:
+            return parts[0] - parts[1]
         case e.Op.GODEL_NOT:
             return connectives.negate(parts[0], Negation.GODEL)
         case e.Op.GODEL_IMPLIES:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic, Source, did_you_mean, listing
 from fotltn.grounding.merge import Conflict
 from fotltn.learn.batches import Batches
 from fotltn.learn.objective import FACTS_ONLY, PAPER, AxiomLoss, FactLoss, Objective
-from fotltn.learn.schedule import Schedule, schedule, schedules
-from fotltn.learn.task import Training
+from fotltn.learn.schedule import Schedule, schedule
+from fotltn.learn.store import MANIFEST
+from fotltn.learn.task import OPTIMISERS, Training
 from fotltn.networks.predicates import ACTIVATIONS
-from fotltn.project.toml import Table, read_toml
+from fotltn.project.toml import Table, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
 
 #: The file that makes a folder a project.
 FILE = "project.toml"
+
+M = TypeVar("M")
 
 KINDS = ("facts", "network", "logits", "formula")
 
@@ -94,9 +97,9 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A whole project."""
+    """A whole project; two are equal if they say the same, wherever they are."""
 
-    folder: Path
+    folder: Path = field(compare=False)
     theory: str
     semantics: str
     p: float | None
@@ -111,11 +114,16 @@ class Config:
     device: str = "cpu"
     dtype: str = "float32"
     model: str = "model"
-    text: str = field(default="", repr=False)
+    source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
 
     def path(self, name: str) -> Path:
         """A path of the file, seen from the project's folder."""
         return self.folder / name
+
+    def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
+        """An error about a key, which points at it where the project is a file."""
+        span = place_of(places_of(self.source), path)
+        return DataError(Diagnostic(message, span, hint))
 
 
 def read_config(project: Path) -> Config:
@@ -124,8 +132,17 @@ def read_config(project: Path) -> Config:
     Raises:
         DataError: with the line of what is missing, unknown or wrong.
     """
-    file = project / FILE if project.is_dir() else project
-    if not file.exists():
+    try:
+        if (project / MANIFEST).exists():
+            raise DataError(
+                f"'{project}' is a model, not a project; a project is a folder with a '{FILE}' of "
+                "its own"
+            )
+        file = project / FILE if project.is_dir() else project
+        found = file.exists()
+    except OSError as error:
+        raise DataError(f"cannot read '{project}': {error.strerror}") from None
+    if not found:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` makes one"
         )
@@ -136,15 +153,16 @@ def config_of(root: Table, folder: Path) -> Config:
     """What the tables of a project say; its paths are seen from a folder."""
     theory = root.table("theory")
     output = root.table("output")
+    inputs = root.table("inputs")
     objective, axiom_p = _objective(root.table("objective"))
     fused, device, dtype = _machine(root.table("machine"))
     found = Config(
         folder=folder,
         theory=theory.text("file"),
         semantics=theory.choice("semantics", SEMANTICS, "stable-product"),
-        p=theory.number("p", None, low=1),
+        p=theory.number("p", 1, low=1, infinite=True) if theory.has("p") else None,
         data=_data(root.table("data")),
-        inputs={n: _input(root.table("inputs").table(n)) for n in root.table("inputs").values},
+        inputs={name: _input(inputs.table(name)) for name in inputs.values},
         predicates=_predicates(root.table("predicates")),
         groups=tuple(_group(t) for t in root.tables("exclusive")),
         objective=objective,
@@ -154,8 +172,9 @@ def config_of(root: Table, folder: Path) -> Config:
         device=device,
         dtype=dtype,
         model=output.text("model", "model"),
-        text=root.source.text,
+        source=root.source,
     )
+    theory.take("p")
     for table in (theory, output, root):
         table.finish()
     return found
@@ -166,27 +185,24 @@ def _data(table: Table) -> DataConfig:
         table.texts("facts"),
         tuple(_wide(t) for t in table.tables("wide")),
         table.texts("test"),
-        table.whole("horizon", None, low=1),
+        table.whole("horizon", 1, low=1) if table.has("horizon") else None,
         table.texts("local"),
         table.choice("on_conflict", get_args(Conflict), "error"),  # type: ignore[arg-type]
-        _share(table, "train", 1.0),
+        table.number("train", 1.0, low=0, high=1),
         table.choice("by", ("facts", "entities", "traces"), "facts"),
         table.text("sort", "") or None,
-        _share(table, "flip", 0.0),
-        table.whole("seed", 0) or 0,
+        table.number("flip", 0.0, low=0, high=1),
+        table.whole("seed", 0),
     )
+    table.take("horizon")
     if found.test and found.train != 1.0:
         raise table.error(
             "train", "test facts are in files of their own, so that all others are for training"
         )
+    if found.sort is not None and found.by != "entities":
+        raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
     table.finish()
     return found
-
-
-def _share(table: Table, key: str, default: float) -> float:
-    found = table.number(key, default, low=0, high=1)
-    assert found is not None
-    return float(found)
 
 
 def _wide(table: Table) -> WideConfig:
@@ -197,9 +213,9 @@ def _wide(table: Table) -> WideConfig:
         table.text("time", "") or None,
         table.text("trace", "") or None,
         _words(table, "predicates"),
-        {k: _names(table, "arguments", v) for k, v in table.take("arguments", {}).items()},
+        _lists(table.table("arguments")),
         table.texts("features"),
-        {k: _names(table, "categories", v) for k, v in table.take("categories", {}).items()},
+        _lists(table.table("categories")),
         table.text("presence", "") or None,
     )
     table.finish()
@@ -207,7 +223,7 @@ def _wide(table: Table) -> WideConfig:
 
 
 def _words(table: Table, key: str) -> dict[str, str]:
-    """Columns by predicate: a list stands for columns with the names of predicates."""
+    """Predicates by column: a list stands for columns with the names of predicates."""
     value = table.take(key, {})
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return {v: v for v in value}
@@ -216,19 +232,18 @@ def _words(table: Table, key: str) -> dict[str, str]:
     return value
 
 
-def _names(table: Table, key: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise table.error(key, f"expected lists of texts, not {value!r}")
-    return tuple(value)
+def _lists(table: Table) -> dict[str, tuple[str, ...]]:
+    return {key: table.texts(key) for key in table.values}
 
 
 def _input(table: Table) -> InputConfig:
+    usual = InputConfig()
     found = InputConfig(
-        table.whole("embedding", 32) or 0,
-        table.choice("time", ("free", "static", "smooth"), "free"),
-        float(table.number("scale", 0.01, low=0) or 0.0),
-        float(table.number("reach", 3.0, low=1e-3) or 3.0),
-        table.flag("features", True),
+        table.whole("embedding", usual.embedding, high=2**20),
+        table.choice("time", ("free", "static", "smooth"), usual.time),
+        table.number("scale", usual.scale, low=0),
+        table.number("reach", usual.reach, low=1e-3),
+        table.flag("features", usual.features),
         table.texts("learnable"),
     )
     table.finish()
@@ -238,12 +253,9 @@ def _input(table: Table) -> InputConfig:
 def _predicates(table: Table) -> dict[str, PredicateConfig]:
     found = {}
     for name, value in table.values.items():
-        table.taken.add(name)
         if isinstance(value, str):
-            path, places = (*table.path, name), dict(table.places)
-            if path in places:
-                places[*path, "kind"] = places[path]
-            inner = Table({"kind": value}, path, table.source, places)
+            # The kind alone stands for a table.
+            inner = Table({"kind": value}, (*table.path, name), table.source, table.places)
         else:
             inner = table.table(name)
         found[name] = _predicate(inner)
@@ -252,32 +264,44 @@ def _predicates(table: Table) -> dict[str, PredicateConfig]:
 
 def _predicate(table: Table) -> PredicateConfig:
     kind = table.choice("kind", KINDS, "formula" if table.has("formula") else "network")
-    found = PredicateConfig(
-        kind,
-        table.wholes("hidden", (16, 16)),
-        table.choice("activation", ACTIVATIONS, "elu"),
-        float(table.number("scale", 0.01, low=0) or 0.0),
-        float(table.number("reach", 0.0, low=0) or 0.0),
-        table.texts("variables"),
-        table.text("formula", ""),
-        table.choice("semantics", SEMANTICS, "stable-product") if table.has("semantics") else None,
-    )
-    if kind == "formula" and not found.formula:
-        raise table.error(
-            None, "a definition needs its formula", 'formula = "…", variables = ["x"]'
-        )
-    if kind != "formula" and found.formula:
-        raise table.error("formula", f"a predicate of the kind '{kind}' has no formula")
+    found = PredicateConfig(kind)
+    match kind:
+        case "network":
+            found = replace(
+                found,
+                hidden=table.wholes("hidden", found.hidden),
+                activation=table.choice("activation", ACTIVATIONS, found.activation),
+            )
+        case "logits":
+            found = replace(
+                found,
+                scale=table.number("scale", found.scale, low=0),
+                reach=table.number("reach", found.reach, low=0),
+            )
+        case "formula":
+            if not table.has("formula"):
+                hint = 'formula = "…", variables = ["x"]'
+                raise table.error(None, "a definition needs its formula", hint)
+            found = replace(
+                found,
+                variables=table.texts("variables"),
+                formula=table.text("formula"),
+                semantics=table.choice("semantics", SEMANTICS, "")
+                if table.has("semantics")
+                else None,
+            )
+            table.take("semantics")
     table.finish()
     return found
 
 
 def _group(table: Table) -> GroupConfig:
+    usual = GroupConfig(())
     found = GroupConfig(
         table.texts("predicates"),
-        table.flag("other", False),
-        table.wholes("hidden", (16, 16)),
-        table.choice("activation", ACTIVATIONS, "elu"),
+        table.flag("other", usual.other),
+        table.wholes("hidden", usual.hidden),
+        table.choice("activation", ACTIVATIONS, usual.activation),
     )
     if len(found.predicates) < 2:
         raise table.error("predicates", "at least two predicates exclude each other")
@@ -288,60 +312,74 @@ def _group(table: Table) -> GroupConfig:
 def _objective(table: Table) -> tuple[Objective, dict[str, Schedule]]:
     preset = table.choice("preset", ("paper", "facts-only"), "paper")
     base = PAPER if preset == "paper" else FACTS_ONLY
-    try:
-        found = Objective(
-            table.choice("facts", get_args(FactLoss), base.facts),  # type: ignore[arg-type]
-            table.choice("axioms", get_args(AxiomLoss), base.axioms),  # type: ignore[arg-type]
-            table.choice("together", ("mean-error", "sum"), base.together),  # type: ignore[arg-type]
-            schedule(table.take("p", base.p), "p", low=1),
-            schedule(table.take("weight", base.weight), "weight"),
-            float(table.number("flips", base.flips, low=0, high=0.5) or 0.0),
-            table.flag("learn_flips", base.learn_flips),
-            schedules(table.table("axiom_weights").values, "axiom_weights"),
-            schedules(table.table("fact_weights").values, "fact_weights"),
-            schedules(table.table("fact_p").values, "fact_p", low=1),
-        )
-        axiom_p = schedules(table.table("axiom_p").values, "axiom_p", low=1)
-    except DataError as error:
-        if error.diagnostics[0].span is not None:
-            raise
-        raise table.error(None, error.diagnostics[0].message) from None
+    parts: dict[str, Any] = {
+        "facts": table.choice("facts", get_args(FactLoss), base.facts),
+        "axioms": table.choice("axioms", get_args(AxiomLoss), base.axioms),
+        "together": table.choice("together", ("mean-error", "sum"), base.together),
+        "p": _schedule(table, "p", base.p, low=1),
+        "weight": _schedule(table, "weight", base.weight),
+        "flips": table.number("flips", base.flips, low=0, high=0.5),
+        "learn_flips": table.flag("learn_flips", base.learn_flips),
+        "axiom_weights": _schedules(table.table("axiom_weights")),
+        "fact_weights": _schedules(table.table("fact_weights")),
+        "fact_p": _schedules(table.table("fact_p"), low=1),
+    }
+    axiom_p = _schedules(table.table("axiom_p"), low=1)
     table.finish()
-    return found, axiom_p
+    return _made(table, Objective, parts), axiom_p
+
+
+def _schedule(table: Table, key: str, default: Schedule | None, *, low: float = 0.0) -> Schedule:
+    try:
+        return schedule(table.take(key, default), key, low=low)
+    except DataError as error:
+        raise table.error(key, error.diagnostics[0].message) from None
+
+
+def _schedules(table: Table, *, low: float = 0.0) -> dict[str, Schedule]:
+    return {name: _schedule(table, name, None, low=low) for name in table.values}
+
+
+def _made(table: Table, kind: Callable[..., M], parts: Mapping[str, Any]) -> M:
+    """An object of parts that may not fit together; then the error is the table's."""
+    try:
+        return kind(**parts)
+    except DataError as error:
+        found = error.diagnostics[0]
+        raise table.error(None, found.message, found.hint) from None
 
 
 def _training(table: Table) -> Training:
-    batches = None
-    if table.has("batches"):
-        inner = table.table("batches")
-        batches = Batches(
-            inner.choice("by", ("traces", "entities"), "traces"),  # type: ignore[arg-type]
-            inner.whole("size", 32, low=1) or 32,
-            inner.text("sort", "") or None,
-        )
-        inner.finish()
     usual = Training()
-    patience = table.whole("patience", usual.patience)
-    try:
-        found = Training(
-            table.whole("epochs", usual.epochs, low=1) or 1,
-            patience or None,
-            float(table.number("tolerance", usual.tolerance, low=0) or 0.0),
-            float(table.number("rate", usual.rate, low=0) or 0.0),
-            table.text("optimiser", usual.optimiser),
-            dict(table.table("options").values),
-            _share(table, "validation", usual.validation),
-            table.number("clip", None, low=0),
-            table.whole("seed", usual.seed) or 0,
-            batches,
-            table.flag("keep_best", usual.keep_best),
-        )
-    except DataError as error:
-        if error.diagnostics[0].span is not None:
-            raise
-        raise table.error(None, error.diagnostics[0].message) from None
+    optimiser = table.text("optimiser", usual.optimiser)
+    if optimiser.lower() not in OPTIMISERS:
+        hint = did_you_mean(optimiser, OPTIMISERS) or f"there are {listing(OPTIMISERS, 20)}"
+        raise table.error("optimiser", f"unknown optimiser '{optimiser}'", hint)
+    parts: dict[str, Any] = {
+        "epochs": table.whole("epochs", usual.epochs, low=1),
+        "patience": table.whole("patience", usual.patience or 0) or None,
+        "tolerance": table.number("tolerance", usual.tolerance, low=0),
+        "rate": table.number("rate", usual.rate, low=0),
+        "optimiser": optimiser,
+        "options": dict(table.table("options").values),
+        "validation": table.number("validation", usual.validation, low=0, high=1),
+        "clip": table.number("clip", 0.0, low=0) if table.has("clip") else None,
+        "seed": table.whole("seed", usual.seed),
+        "batches": _batches(table.table("batches")) if table.has("batches") else None,
+        "keep_best": table.flag("keep_best", usual.keep_best),
+    }
+    table.taken |= {"clip", "batches"}
     table.finish()
-    return found
+    return _made(table, Training, parts)
+
+
+def _batches(table: Table) -> Batches:
+    by, sort = table.choice("by", ("traces", "entities"), "traces"), table.text("sort", "") or None
+    if by == "traces" and sort is not None:
+        raise table.error("sort", "only parts by entities have a sort", 'by = "entities"')
+    size = table.whole("size", 32, low=1)
+    table.finish()
+    return _made(table, Batches, {"by": by, "size": size, "sort": sort})
 
 
 def _machine(table: Table) -> tuple[bool, str, str]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, FotError
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
-from fotltn.grounding.features import Features
+from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.learn.ask import Answer, ask
 from fotltn.learn.audit import audit
@@ -26,19 +24,45 @@ from fotltn.learn.metrics import Report, report
 from fotltn.learn.objective import predicted
 from fotltn.learn.predictions import predictions
 from fotltn.learn.store import read_folder, write_folder
-from fotltn.learn.violations import Counterexample, Violations, counterexample, violations
-from fotltn.logic.check import CheckedTheory, check
+from fotltn.learn.violations import (
+    Counterexample,
+    Violation,
+    Violations,
+    counterexample,
+    violations,
+)
+from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
-from fotltn.project.build import Built, World, device_of, ground, meaning, moved, to_device
+from fotltn.project.build import Built, ground, meaning
 from fotltn.project.config import Config, config_of
+from fotltn.project.settings import show_config
+from fotltn.project.stored import below, pack_world, unpack_world
 from fotltn.project.toml import parse_toml
-from fotltn.semantics.config import Semantics
+from fotltn.project.truth import read_labels, stated_model
+from fotltn.project.world import World, device_of
+from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.interpretation import Interpretation
-from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
 
-_KIND = "model"
+#: What kind of folder a model is.
+KIND = "model"
+
+_HEAD = "# The settings that made this model, written out in full.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A violation of one of several axioms, with its share of the error of all of them."""
+
+    axiom: str
+    share: float
+    violation: Violation
+
+    def as_dict(self) -> dict[str, object]:
+        """The violation for machines."""
+        own = self.violation.as_dict()
+        return {"axiom": self.axiom, "share_of_all": self.share, **own}
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +76,8 @@ class Model:
         semantics: of the axioms.
         history: the epochs of training.
         reason: why training ended.
+        flips: the rate of flipped labels, if it was learned.
+        warnings: what was odd in training, such as a damaged checkpoint.
     """
 
     config: Config
@@ -60,6 +86,8 @@ class Model:
     semantics: Semantics
     history: tuple[Epoch, ...] = ()
     reason: str = ""
+    flips: float | None = None
+    warnings: tuple[str, ...] = ()
     _tables: Interpretation | None = field(default=None, repr=False)
 
     @property
@@ -73,6 +101,17 @@ class Model:
         return self.world.facts
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The precision of degrees."""
+        found: torch.dtype = getattr(torch, self.config.dtype)
+        return found
+
+    @property
+    def best_epoch(self) -> int:
+        """The number of the last epoch that was the best so far."""
+        return max((e.number for e in self.history if e.best), default=0)
+
+    @property
     def tables(self) -> Interpretation:
         """The degrees of all predicates, computed once."""
         if self._tables is None:
@@ -84,16 +123,30 @@ class Model:
     @property
     def truth(self) -> Interpretation:
         """Tables of what the facts state; what they do not state is false."""
-        return replace(
-            self.world.given,
-            predicates={**self.world.given.predicates, **stated_tables(self.world)},
-        )
+        return stated_model(self.world, self.grounding, self.dtype)
 
-    def ask(self, formula: str, *, at: Time = 0, semantics: Semantics | None = None) -> Answer:
-        """The value of any formula, for each binding of its free variables."""
+    # --- asking -----------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        formula: str,
+        *,
+        at: Time = 0,
+        semantics: Semantics | str | None = None,
+        threshold: float = 0.5,
+    ) -> Answer:
+        """The value of any formula, for each binding of its free variables.
+
+        Args:
+            formula: its text.
+            at: a time point, or "all".
+            semantics: in place of the model's own.
+            threshold: for the crisp semantics, the degree from which on a fact is true.
+        """
+        other = named(semantics) if isinstance(semantics, str) else semantics
         return ask(
-            formula, self.theory.signature, self.tables, semantics or self.semantics, at=at,
-            dtype=self.dtype,
+            formula, self.theory.signature, self.tables, other or self.semantics, at=at,
+            dtype=self.dtype, threshold=threshold,
         )  # fmt: skip
 
     def violations(self, axiom: str, *, top: int = 10) -> Violations:
@@ -103,197 +156,161 @@ class Model:
             dtype=self.dtype,
         )  # fmt: skip
 
+    def worst(self, top: int = 10) -> tuple[Ranked, ...]:
+        """The worst violations of all axioms, by their share of the error of all of them.
+
+        The error of all axioms is the weighted mean of `(1 - value)^p`, with the p of ∀ (1 where
+        ∀ is no mean). An axiom's part in it is shared among its violations as its own error is.
+        """
+        how = self.semantics.forall
+        p = how.p if isinstance(how, PMean) and not self.semantics.boolean else 1.0
+        given = self.config.objective.axiom_weights
+        found, errors = [], {}
+        for axiom in self.theory.axioms:
+            weight = axiom.weight
+            if axiom.name in given:
+                weight = given[axiom.name].at(len(self.history))
+            found.append(self.violations(axiom.name, top=top))
+            errors[axiom.name] = (weight, max(0.0, 1 - found[-1].value))
+        largest = max((error for weight, error in errors.values() if weight), default=0.0)
+        parts = {
+            name: weight * _power(error / largest, p) if largest else 0.0
+            for name, (weight, error) in errors.items()
+        }
+        total = sum(parts.values()) or 1.0
+        every = [Ranked(f.axiom, parts[f.axiom] / total * v.share, v) for f in found for v in f]
+        return tuple(sorted(every, key=lambda one: -one.share)[:top])
+
     def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
         """Where an axiom is false, degrees from the threshold on being true."""
         return counterexample(axiom, self.theory, self.tables, self.facts.name, threshold=threshold)
 
-    def audit(self) -> Audit:
+    def audit(self, *, threshold: float = 0.5) -> Audit:
         """What the values of the axioms are worth."""
         labels = self.truth if self.world.stated.total else None
         return audit(
             self.theory, self.tables, self.semantics, learned=self.grounding.open, labels=labels,
-            dtype=self.dtype,
+            dtype=self.dtype, threshold=threshold,
         )  # fmt: skip
 
-    def metrics(self, *, threshold: float = 0.5) -> Report | None:
-        """How good predictions of the test facts are; None if there are none."""
-        if self.world.test is None or not self.world.test.total:
-            return None
-        degrees = predicted(self.world.test, self.tables)
-        scores = {
-            n: ((t >= 0.5).cpu().numpy(), degrees[n].cpu().numpy())
-            for n, t in self.world.test.truth.items()
-            if len(t)
-        }
-        return report(scores, threshold=threshold)
+    def metrics(
+        self, facts: Iterable[Source] | None = None, *, threshold: float = 0.5
+    ) -> Report | None:
+        """How good predictions are: of the facts held back for testing, or of those given.
+
+        Returns:
+            None if no facts are given, and none were held back.
+        """
+        labels = self.world.test
+        if facts is not None:
+            labels, _ = read_labels(self.world, self.grounding.open, facts)
+        return None if labels is None or not labels.total else self.score(labels, threshold)
+
+    def score(self, labels: Labels, threshold: float = 0.5) -> Report:
+        """How good predictions of labelled facts are."""
+        degrees = predicted(labels, self.tables)
+        return report(
+            {
+                n: ((truth >= 0.5).cpu().numpy(), degrees[n].cpu().numpy())
+                for n, truth in labels.truth.items()
+                if len(truth)
+            },
+            threshold=threshold,
+        )
 
     def predictions(self, predicates: Sequence[str] | None = None) -> pa.Table:
-        """The degrees of predicates as a table of facts."""
+        """The degrees of predicates as a table of facts; without names, of those learned."""
         return predictions(
             self.tables, self.theory.signature, self.facts.name, predicates or self.grounding.open,
             traces=self.facts.traces if len(self.facts.traces) > 1 else None,
         )  # fmt: skip
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision of degrees."""
-        found: torch.dtype = getattr(torch, self.config.dtype)
-        return found
+    # --- keeping ----------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
-        """Write the model as one folder; it replaces a model that is there."""
-        world = self.world
-        tensors = {f"weights/{n}": t.cpu() for n, t in self.grounding.state_dict().items()}
-        shapes: dict[str, Any] = {}
-        for name, table in world.given.predicates.items():
-            if isinstance(table, SparseTable):
-                tensors |= {f"given/{name}/index": table.index, f"given/{name}/value": table.value}
-                shapes[name] = [list(table.shape), table.default]
-            else:
-                tensors[f"given/{name}/table"] = table
-        tensors |= {f"functions/{n}": t for n, t in world.given.functions.items()}
-        tensors |= {f"relations/{n}": t for n, t in world.given.relations.items()}
-        tensors |= {f"features/{n}": f.values for n, f in world.features.items()}
-        for kind, labels in (
-            ("stated", world.stated),
-            ("train", world.labels),
-            ("test", world.test),
-        ):
-            if labels is not None:
-                tensors |= {f"{kind}/{n}/index": t for n, t in labels.index.items()}
-                tensors |= {f"{kind}/{n}/truth": t for n, t in labels.truth.items()}
-        domain = {
-            "traces": list(world.facts.traces),
-            "lengths": list(world.facts.lengths),
-            "entities": {s: list(n) for s, n in world.facts.entities.items()},
-            "local": {s: [list(t) for t in n] for s, n in world.facts.local.items()},
-            "tables": shapes,
-            "features": {s: list(f.names) for s, f in world.features.items()},
-            "test": world.test is not None,
-        }
+        """Write the model as one folder; it replaces a model that is there, at once.
+
+        Raises:
+            DataError: there is something else in that place, or it cannot be written.
+        """
+        tensors, domain = pack_world(self.world)
+        tensors |= {f"weights/{n}": t for n, t in self.grounding.state_dict().items()}
         found = self.metrics()
         training = {
             "reason": self.reason,
-            "training": repr(self.config.training),
-            "objective": repr(self.config.objective),
+            "best_epoch": self.best_epoch,
+            "flips": self.flips,
             "history": [asdict(e) for e in self.history],
         }
         write_folder(
             path,
             {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
             {
-                "project.toml": self.config.text,
-                "theory.fot": show_theory(world.source),
+                "project.toml": _HEAD + show_config(self.config),
+                "theory.fot": show_theory(self.world.source),
                 "domain.json": domain,
                 "metrics.json": {} if found is None else found.as_dict(),
                 "training.json": training,
             },
-            kind=_KIND,
+            kind=KIND,
         )
 
 
-def model_of(built: Built, config: Config, outcome: Outcome) -> Model:
-    """The model that training gave."""
-    return Model(
-        config, built.world, built.task.grounding, built.semantics, outcome.history, outcome.reason
-    )
+def _power(base: float, p: float) -> float:
+    return float(base == 1) if math.isinf(p) else base**p
+
+
+def model_of(built: Built, outcome: Outcome | None = None) -> Model:
+    """The model that training gave, or that there is before training."""
+    model = Model(built.config, built.world, built.task.grounding, built.semantics)
+    if outcome is not None:
+        model.history, model.reason = outcome.history, outcome.reason
+        model.flips, model.warnings = outcome.flips, outcome.warnings
+    return model
 
 
 def load_model(path: Path | str, *, device: str | None = None) -> Model:
     """Read a model; nothing in it is executed.
 
+    Args:
+        path: its folder.
+        device: what computes. Without it, what the model was trained on, or, where there is no
+            such device, the CPU.
+
     Raises:
         DataError: it is no model, is damaged, or was written by another version.
     """
-    tensors, documents = read_folder(path, kind=_KIND)
-    place = str(path)
-    text, domain = documents["project.toml"], documents["domain.json"]
-    past: Any = documents["training.json"]
-    assert isinstance(text, str)
+    tensors, documents = read_folder(path, kind=KIND)
+    texts: dict[str, Any] = dict(documents)
     try:
-        config = config_of(parse_toml(text, f"{place}/project.toml"), Path(path))
-        config = config if device is None else replace(config, device=device)
-        source = parse_theory(str(documents["theory.fot"]), source=f"{place}/theory.fot")
-        world = _world(tensors, domain, source, config)
+        config = config_of(parse_toml(texts["project.toml"], f"{path}/project.toml"), Path(path))
+        config = _placed(config, device)
+        source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot")
+        world = unpack_world(tensors, texts["domain.json"], source, config)
         grounding = ground(
             config, world.theory.signature, world.given, world.features, world.facts
         ).to(dtype=getattr(torch, config.dtype))
-        grounding.load_state_dict(_below(tensors, "weights/"))
-    except (KeyError, TypeError, RuntimeError, IndexError) as error:
-        raise DataError(f"the model '{place}' does not fit together: {error}") from None
-    grounding = grounding.to(device_of(config))
-    history = tuple(Epoch(**e) for e in past["history"])
-    return Model(config, world, grounding, meaning(config), history, str(past["reason"]))
+        grounding.load_state_dict(below(tensors, "weights/"))
+        grounding = grounding.to(device_of(config))
+        past = texts["training.json"]
+        history = tuple(Epoch(**e) for e in past["history"])
+        reason, flips = str(past["reason"]), past["flips"]
+        return Model(config, world, grounding, meaning(config), history, reason, flips)
+    except FotError:
+        raise
+    except (KeyError, IndexError) as error:
+        raise DataError(f"the model '{path}' does not fit together: no {error}") from None
+    except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(f"the model '{path}' does not fit together: {reason}") from None
 
 
-def _world(tensors: dict[str, Tensor], domain: Any, source: Any, config: Config) -> World:
-    theory = check(source)
-    facts = Facts(
-        tuple(domain["traces"]),
-        {s: tuple(n) for s, n in domain["entities"].items()},
-        {},
-        tuple(domain["lengths"]),
-        local={s: tuple(tuple(t) for t in n) for s, n in domain["local"].items()},
-    )
-    given = _below(tensors, "given/")
-    predicates: dict[str, Tensor | SparseTable] = {
-        n.removesuffix("/table"): t for n, t in given.items() if n.endswith("/table")
-    }
-    for name, (shape, default) in domain["tables"].items():
-        predicates[name] = SparseTable(
-            given[f"{name}/index"], given[f"{name}/value"], tuple(shape), default
-        )
-    device = device_of(config)
-    model = Interpretation(
-        facts.sizes(),
-        torch.tensor(facts.lengths),
-        max(facts.lengths),
-        predicates,
-        _below(tensors, "functions/"),
-        {s: {n: i for i, n in enumerate(names)} for s, names in facts.entities.items()},
-        _below(tensors, "relations/"),
-    )
-    features = {
-        s: Features(tuple(names), tensors[f"features/{s}"])
-        for s, names in domain["features"].items()
-    }
-    read = partial(_labels, tensors, theory, facts)
-    return World(
-        source, theory, facts, features, moved(model, device),
-        to_device(read("stated"), device), to_device(read("train"), device),
-        to_device(read("test"), device) if domain["test"] else None,
-    )  # fmt: skip
-
-
-def _labels(tensors: dict[str, Tensor], theory: CheckedTheory, facts: Facts, kind: str) -> Labels:
-    found = _below(tensors, f"{kind}/")
-    names = [n.removesuffix("/index") for n in found if n.endswith("/index")]
-    return Labels(
-        {n: found[f"{n}/index"] for n in names},
-        {n: found[f"{n}/truth"] for n in names},
-        {n: theory.signature.predicates[n].sorts for n in names},
-        frozenset(facts.local),
-    )
-
-
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def stated_tables(world: World) -> dict[str, Tensor | SparseTable]:
-    """Tables of the learned predicates as the facts state them."""
-    sizes, traces = world.facts.sizes(), len(world.facts.traces)
-    found: dict[str, Tensor | SparseTable] = {}
-    for name, index in world.stated.index.items():
-        decl = world.theory.signature.predicates[name]
-        times = 1 if decl.static else max(world.facts.lengths)
-        shape = (traces, *(sizes[s] for s in decl.sorts), times)
-        cells = int(np.prod(shape, dtype=np.float64))
-        truth = world.stated.truth[name]
-        if cells > 2**24 and cells > 8 * len(truth):
-            found[name] = SparseTable(index, truth, shape)
-        else:
-            table = torch.zeros(shape, dtype=truth.dtype, device=truth.device)
-            table[tuple(index)] = truth
-            found[name] = table
-    return found
+def _placed(config: Config, device: str | None) -> Config:
+    """The configuration with the device that is asked for, or that there is."""
+    if device is not None:
+        return replace(config, device=device)
+    try:
+        device_of(config)
+    except DataError:
+        return replace(config, device="cpu")
+    return config

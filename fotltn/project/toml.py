@@ -1,7 +1,8 @@
-"""TOML with places: typed reading of keys, whose errors point at the line."""
+"""TOML with places: typed reading of keys, whose errors point at the line; and writing it."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import tomllib
@@ -11,13 +12,20 @@ from typing import Any
 
 from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
-_KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""")
+_PART = r"""(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*(?P<whole>(?P<open>\[\[?)\s*(?P<path>{_DOTTED})\s*\]\]?)")
+_KEY = re.compile(rf"\s*(?P<path>{_DOTTED})\s*=")
+_NUMBERED = re.compile(r"\[\d+\]$")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
 class Table:
-    """A table of a TOML file; every key must be taken, so that none is ignored in silence."""
+    """A table of a TOML file; every key must be taken, so that none is ignored in silence.
+
+    Its path is what errors call it; the third table of an array is `name[3]`.
+    """
 
     def __init__(
         self, values: Mapping[str, Any], path: tuple[str, ...], source: Source, places: Places
@@ -31,7 +39,7 @@ class Table:
         path = self.path if key is None else (*self.path, key)
         name = ".".join(path)
         whole = f"{name}: {message}" if name else message
-        return DataError(Diagnostic(whole, self.places.get(path), hint))
+        return DataError(Diagnostic(whole, place_of(self.places, path), hint))
 
     def has(self, key: str) -> bool:
         """Whether a key is there."""
@@ -60,29 +68,31 @@ class Table:
         return value
 
     def number(
-        self, key: str, default: float | None, *, low: float = -math.inf, high: float = math.inf
-    ) -> float | None:
-        """A number in a range, or the default."""
+        self,
+        key: str,
+        default: float,
+        *,
+        low: float,
+        high: float = math.inf,
+        infinite: bool = False,
+    ) -> float:
+        """A number in a range, or the default; infinite only where that is allowed."""
         value = self.take(key, default)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise self.error(key, f"expected a number, not {_shown(value)}")
-        if not low <= value <= high:
-            raise self.error(key, f"expected a number {_range(low, high)}, not {value}")
-        return value
+        if not low <= value <= high or (not infinite and not abs(value) < 1e300):
+            raise self.error(key, f"expected a number {_range(low, high)}, not {_shown(value)}")
+        return math.inf if value > 1e300 else float(value)
 
-    def whole(
-        self, key: str, default: int | None, *, low: int = 0, high: int = 2**63 - 1
-    ) -> int | None:
+    def whole(self, key: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
         """A whole number in a range, or the default."""
         value = self.take(key, default)
-        if value is None:
-            return None
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(key, f"expected a whole number, not {_shown(value)}")
         if not low <= value <= high:
-            raise self.error(key, f"expected a whole number {_range(low, high)}, not {value}")
+            raise self.error(
+                key, f"expected a whole number {_range(low, high)}, not {_shown(value)}"
+            )
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -105,7 +115,7 @@ class Table:
         """A list of whole numbers from 1."""
         value = self.take(key, list(default))
         whole = isinstance(value, list) and all(
-            isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in value
+            isinstance(v, int) and not isinstance(v, bool) and 0 < v < 2**31 for v in value
         )
         if not whole:
             raise self.error(key, f"expected a list of whole numbers from 1, not {_shown(value)}")
@@ -123,18 +133,33 @@ class Table:
         value = self.take(key, [])
         if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
             raise self.error(key, f"expected tables, each as [[{'.'.join((*self.path, key))}]]")
-        return [Table(v, (*self.path, key), self.source, self.places) for v in value]
+        return [
+            Table(v, (*self.path, f"{key}[{n}]"), self.source, self.places)
+            for n, v in enumerate(value, 1)
+        ]
 
-    def finish(self, known: Iterable[str] = ()) -> None:
+    def finish(self) -> None:
         """Refuse keys that were not taken."""
         for key in self.values:
             if key not in self.taken:
-                words = [*self.taken, *known]
-                hint = did_you_mean(key, words) or f"known: {listing(sorted(words))}"
-                raise self.error(key, f"unknown key '{key}'", hint)
+                hint = did_you_mean(key, self.taken) or f"known: {listing(sorted(self.taken), 20)}"
+                path = (*self.path, key)
+                place = place_of(self.places, path)
+                raise DataError(Diagnostic(f"unknown key '{'.'.join(path)}'", place, hint))
 
 
 Places = dict[tuple[str, ...], Span]
+
+
+def place_of(places: Places, path: tuple[str, ...]) -> Span | None:
+    """Where a key stands, or the nearest table around it."""
+    while path:
+        *outer, last = path
+        for name in (last, _NUMBERED.sub("", last)):
+            if (*outer, name) in places:
+                return places[*outer, name]
+        path = tuple(outer)
+    return None
 
 
 def read_toml(path: Path) -> Table:
@@ -147,8 +172,8 @@ def read_toml(path: Path) -> Table:
         text = path.read_text("utf-8")
     except OSError as error:
         raise DataError(f"cannot read '{path}': {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"'{path}' is not text in UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read '{path}': it is not UTF-8 (byte {error.start})") from None
     return parse_toml(text, str(path))
 
 
@@ -157,38 +182,63 @@ def parse_toml(text: str, name: str) -> Table:
     source = Source(name, text)
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise DataError(f"cannot read '{name}': its values are nested too deeply") from None
+    except ValueError as error:  # also of numbers with too many digits
         found = _POSITION.search(str(error))
-        message = _POSITION.sub("", str(error)).strip()
-        span = None
+        message = _POSITION.sub("", str(error)).strip().removesuffix("(at end of document)")
+        begin = len(text)
         if found:
             line, column = int(found[1]), int(found[2])
             begin = sum(len(part) + 1 for part in text.split("\n")[: line - 1]) + column - 1
-            span = Span(source, min(begin, len(text)), min(begin, len(text)) + 1)
-        raise DataError(Diagnostic(f"not TOML: {message}", span)) from None
-    return Table(values, (), source, _places(source))
+        begin = min(begin, max(0, len(text) - 1))
+        span = Span(source, begin, begin + 1)
+        raise DataError(Diagnostic(f"not TOML: {message.strip()}", span)) from None
+    return Table(values, (), source, places_of(source))
 
 
-def _places(source: Source) -> Places:
+def places_of(source: Source) -> Places:
     """Where each key and table header stands."""
     found: Places = {}
-    path: tuple[str, ...] = ()
+    counts: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
     offset = 0
     for line in source.text.split("\n"):
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
-            path = tuple(part.strip().strip("\"'") for part in header[2].split("."))
-            found.setdefault(path, Span(source, offset + header.start(1), offset + len(line)))
+            table = _resolved(_parts(header["path"]), counts, new=header["open"] == "[[")
+            begin, end = header.span("whole")
+            found.setdefault(table, Span(source, offset + begin, offset + end))
         elif key:
-            name = key[1].strip("\"'")
-            found.setdefault(
-                (*path, name), Span(source, offset + key.start(1), offset + key.end(1))
-            )
+            begin, end = key.span("path")
+            name = (*table, *_parts(key["path"]))
+            found.setdefault(name, Span(source, offset + begin, offset + end))
         offset += len(line) + 1
     return found
 
 
+def _parts(path: str) -> list[str]:
+    return [part.strip("\"'") for part in re.findall(_PART, path)]
+
+
+def _resolved(
+    parts: list[str], counts: dict[tuple[str, ...], int], *, new: bool
+) -> tuple[str, ...]:
+    """The path of a header, with the numbers of the tables of arrays that it lies in."""
+    path: tuple[str, ...] = ()
+    for place, part in enumerate(parts):
+        own = (*path, part)
+        if new and place == len(parts) - 1:
+            counts[own] = counts.get(own, 0) + 1
+        path = (*path, f"{part}[{counts[own]}]") if own in counts else own
+    return path
+
+
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "so long a number"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
@@ -197,3 +247,61 @@ def _range(low: float, high: float) -> str:
     if high == math.inf or high == 2**63 - 1:
         return f"from {low:g}"
     return f"from {low:g} to {high:g}"
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def show_toml(values: Mapping[str, Any]) -> str:
+    """TOML that is read back as the same values; keys without a value (None) are left out.
+
+    >>> print(show_toml({"theory": {"file": "t.fot", "p": 4}}), end="")
+    [theory]
+    file = "t.fot"
+    p = 4
+    """
+    return "\n\n".join(filter(None, _blocks(values, ()))) + "\n"
+
+
+def _blocks(values: Mapping[str, Any], path: tuple[str, ...], head: str = "") -> Iterable[str]:
+    tables = {k: v for k, v in values.items() if isinstance(v, Mapping)}
+    arrays = {k: v for k, v in values.items() if _is_array(v)}
+    plain = {k: v for k, v in values.items() if k not in tables and k not in arrays}
+    lines = [f"{_key(k)} = {_value(v)}" for k, v in plain.items() if v is not None]
+    if lines or head.startswith("[["):
+        yield "\n".join([head, *lines] if head else lines)
+    for key, table in tables.items():
+        inner = (*path, key)
+        yield from _blocks(table, inner, f"[{'.'.join(map(_key, inner))}]")
+    for key, array in arrays.items():
+        inner = (*path, key)
+        for table in array:
+            yield from _blocks(table, inner, f"[[{'.'.join(map(_key, inner))}]]")
+
+
+def _is_array(value: Any) -> bool:
+    """Whether this is an array of tables."""
+    return isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case int():
+            return str(value)
+        case float():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(map(_value, value))}]"
+    raise DataError(f"a value of type '{type(value).__name__}' cannot be written as TOML")

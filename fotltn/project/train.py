@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-from fotltn.errors import DataError
-from fotltn.grounding.frames import Source
+from fotltn.errors import DataError, Diagnostic, LimitError, listing
 from fotltn.learn.fit import Epoch, fit, forget_checkpoints
+from fotltn.learn.store import MANIFEST, resolved
 from fotltn.memory import keep_freed_memory
-from fotltn.project.build import build
+from fotltn.project.build import Built, build
 from fotltn.project.config import Config
-from fotltn.project.model import Model, model_of
+from fotltn.project.model import KIND, Model, model_of
+from fotltn.project.world import NOTHING, InMemory, in_precision
 
 
 class InterruptedTrainingError(DataError):
-    """Training was stopped before its end; its state is kept."""
+    """Training was stopped before its end; its state is kept if there is a place for it."""
 
 
 def train(
     config: Config,
     *,
-    frames: Sequence[Source] = (),
+    more: InMemory = NOTHING,
     checkpoints: Path | None = None,
-    on_start: Callable[[Any], None] | None = None,
+    on_start: Callable[[Built], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Model:
@@ -36,7 +39,7 @@ def train(
 
     Args:
         config: the project.
-        frames: further facts, in memory.
+        more: what is not in its files.
         checkpoints: a folder for the state of training, from which an interrupted run goes on.
         on_start: is told what is trained.
         on_epoch: is told of every epoch.
@@ -46,15 +49,25 @@ def train(
         InterruptedTrainingError: it was stopped.
         FotError: something of the project is wrong.
     """
-    built = build(config, frames)
-    if on_start is not None:
-        on_start(built)
-    outcome = fit(built.task, checkpoints=checkpoints, on_epoch=on_epoch, stop=stop)
+    try:
+        built = build(config, more)
+        if on_start is not None:
+            on_start(built)
+        with in_precision(config):
+            outcome = fit(built.task, checkpoints=checkpoints, on_epoch=on_epoch, stop=stop)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate" in str(error) or "memory" in str(error):
+            raise LimitError("training does not fit into memory") from None
+        raise
     if not outcome.finished:
+        epochs = len(outcome.history)
         raise InterruptedTrainingError(
-            f"training was stopped after epoch {len(outcome.history)}; run it again to go on"
+            Diagnostic(
+                f"training was stopped after epoch {epochs} of {config.training.epochs}",
+                hint=None if checkpoints is None else "the same command goes on from there",
+            )
         )
-    return model_of(built, config, outcome)
+    return model_of(built, outcome)
 
 
 def train_and_save(
@@ -62,21 +75,59 @@ def train_and_save(
     path: Path,
     *,
     fresh: bool = False,
-    on_start: Callable[[Any], None] | None = None,
+    on_start: Callable[[Built], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> Model:
-    """Train as a program of its own: it keeps freed memory, Ctrl-C loses nothing, a model is left."""
+    """Train as a program of its own: it keeps freed memory, Ctrl-C loses nothing, a model is left.
+
+    Checkpoints are kept beside the model, until it is saved.
+    """
     keep_freed_memory()
-    checkpoints = path.with_name(f"{path.name}.checkpoints")
+    target = resolved(path)
+    check_target(target)
+    checkpoints = target.with_name(f"{target.name}.checkpoints")
     if fresh:
         forget_checkpoints(checkpoints)
     with interrupts() as asked:
         model = train(
             config, checkpoints=checkpoints, on_start=on_start, on_epoch=on_epoch, stop=asked
         )
-    model.save(path)
+    model.save(target)
     forget_checkpoints(checkpoints)
+    with contextlib.suppress(OSError):
+        checkpoints.rmdir()
     return model
+
+
+def check_target(target: Path) -> None:
+    """See before training, not after it, that a model can be put in a place.
+
+    Raises:
+        DataError: there is something else, or nothing can be written there.
+    """
+    try:
+        found = sorted(os.listdir(target)) if os.path.lexists(target) else []
+        if found and MANIFEST not in found:
+            raise DataError(
+                Diagnostic(
+                    f"cannot write {target}: the folder has other files ({listing(found, 3)})",
+                    hint="give a new folder, an empty one, or that of a model",
+                )
+            )
+        if found and (kind := _kind(target / MANIFEST)) != KIND:
+            raise DataError(f"cannot write {target}: it is a '{kind}', not a '{KIND}'")
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}") from None
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise DataError(f"cannot write {target}: the folder around it cannot be written to")
+
+
+def _kind(manifest: Path) -> object:
+    try:
+        return json.loads(manifest.read_bytes())["kind"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "folder that fotltn has not written, or that is damaged"
 
 
 @contextmanager

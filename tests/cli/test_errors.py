@@ -96,6 +96,16 @@ def test_no_arguments_show_the_help(call):
     assert "eval" in out + err
 
 
+@pytest.mark.usefixtures("folder")
+def test_what_does_not_fit_the_budget(call):
+    status, out, err = call(*EVAL, "--budget", "10")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+    assert "more than the budget of 10" in err
+    message = "error: --budget takes bytes as 500M or 4G, not 'much'\n"
+    assert call(*EVAL, "--budget", "much") == (1, "", message)
+
+
 # --- theories ---------------------------------------------------------------------------------
 
 UNREADABLE = """\

@@ -16,6 +16,7 @@ from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.parse import parse_formula
 from tests.grounding.common import SIGNATURE, THEORY, read
 
@@ -237,3 +238,23 @@ def test_a_huge_horizon_is_refused(tmp_path, horizon):
     facts = read(tmp_path, "Car,a,,,\n", horizon=horizon)
     with pytest.raises(DataError):
         interpretation(facts, facts_only("Car"))
+
+
+def test_few_facts_of_a_large_table_stay_facts(tmp_path, monkeypatch):
+    monkeypatch.setattr(dense, "SPARSE_CELLS", 20)
+    rows = "Close,a,b,1,0.5\nClose,b,a,2,\nStop,a,,0,\n"
+    facts = read(tmp_path, rows, horizon=4)
+    signature = facts_only("Close", "Stop", "Near")
+    whole = interpretation(facts, signature)
+    found = interpretation(facts, signature, sparse=True)
+    table = found.predicates["Close"]
+    assert isinstance(table, SparseTable)
+    assert (table.facts, table.shape) == (2, (1, 3, 3, 4))
+    torch.testing.assert_close(found.predicate("Close"), cells(whole, "Close"))
+    assert isinstance(found.predicates["Stop"], torch.Tensor), "small"
+    assert isinstance(whole.predicates["Close"], torch.Tensor)
+    none = interpretation(
+        read(tmp_path, "Stop,a,,0,\nStop,b,,0,\n", horizon=9), signature, sparse=True
+    )
+    assert isinstance(none.predicates["Close"], SparseTable)
+    assert none.predicates["Close"].facts == 0

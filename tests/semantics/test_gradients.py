@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from fotltn import SEMANTICS, Semantics, evaluate, parse_theory
+import fotltn
+from fotltn import SEMANTICS, Semantics, parse_theory
 from fotltn.semantics import aggregate, connectives, logspace
 from fotltn.semantics.config import Implication, Negation, TConorm, TNorm
 from fotltn.syntax import formula as f
@@ -20,6 +22,12 @@ from tests.semantics.worlds import arguments, random_batch, random_quantified
 FUZZY = {name: s for name, s in SEMANTICS.items() if not s.boolean}
 LOG_MEANS = Semantics("log-means", log_space=True)
 P = [1.0, 2.0, 2.5, 4.0, 40.0, math.inf]
+
+
+@pytest.fixture(params=["engine", "reference"])
+def evaluate(request):
+    """Each evaluator in turn."""
+    return partial(fotltn.evaluate, engine=request.param == "engine")
 
 
 def interior(*shape: int) -> Tensor:
@@ -91,7 +99,7 @@ def test_log_connectives():
 
 @pytest.mark.parametrize("op", EVERY, ids=lambda op: op.ascii)
 @pytest.mark.parametrize("s", [*FUZZY.values(), LOG_MEANS], ids=lambda s: s.name)
-def test_temporal_operators(s, op):
+def test_temporal_operators(s, op, evaluate):
     if s.negation is Negation.GODEL and op.ascii in "RTM":
         s = FUZZY["godel"]  # a step function has no gradient to compare; see below for it
     p, q = interior(2, 4)
@@ -105,12 +113,13 @@ def test_temporal_operators(s, op):
 
         def value(*given: Tensor, formula=formula, tables=tables) -> Tensor:
             found = dict(zip(tables, given, strict=True))
-            return evaluate(formula, found, semantics=s, at="all")
+            result: Tensor = evaluate(formula, found, semantics=s, at="all")
+            return result
 
         assert checked(value, *(p, q)[: op.value.arity]), str(formula)
 
 
-def test_quantifiers_and_equality():
+def test_quantifiers_and_equality(evaluate):
     theory = parse_theory("sort s\npredicate q(s)\nrelation rel(s, s)")
     pairs = torch.tensor([[0, 1], [2, 2]])
 
@@ -118,10 +127,11 @@ def test_quantifiers_and_equality():
         text = (
             "forall x. exists y where y != x. (x = y -> q(y)) & forall (u, v) in rel. q(u) | u = v"
         )
-        return evaluate(
+        result: Tensor = evaluate(
             text, {"q": q}, theory=theory, relations={"rel": pairs}, features={"s": vectors},
             at="all",
         )  # fmt: skip
+        return result
 
     assert checked(value, interior(3, 2), torch.randn(3, 2, requires_grad=True))
 
@@ -143,7 +153,7 @@ def corners(rng: random.Random) -> list[Callable[[], float]]:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("s", [*FUZZY.values(), LOG_MEANS], ids=lambda s: s.name)
-def test_finite_at_corners(s, dtype):
+def test_finite_at_corners(s, dtype, evaluate):
     """Values are degrees and gradients finite, for whole random formulas."""
     rng = random.Random(1)
     for degree in corners(rng):
@@ -167,7 +177,7 @@ def test_finite_at_corners(s, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("p", [*P, 1000.0, 1e6])
-def test_means_at_corners(p, dtype):
+def test_means_at_corners(p, dtype, evaluate):
     """Every p, also where powers underflow or are of negative numbers that rounding made."""
     rng = random.Random(2)
     for degree in corners(rng):
@@ -183,7 +193,7 @@ def test_means_at_corners(p, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("s", [*FUZZY.values(), LOG_MEANS], ids=lambda s: s.name)
-def test_deep_formulas_at_corners(s, dtype):
+def test_deep_formulas_at_corners(s, dtype, evaluate):
     """Chains of propositional and temporal operators: errors pile up, gradients multiply."""
     rng = random.Random(3)
     for degree in corners(rng):
@@ -201,7 +211,7 @@ def test_deep_formulas_at_corners(s, dtype):
                 assert table.grad is None or table.grad.isfinite().all(), str(formula)
 
 
-def test_gradients_of_ties_are_shared():
+def test_gradients_of_ties_are_shared(evaluate):
     for text in ("F p", "G p"):
         for p in P:
             table = torch.full((4,), 0.5, requires_grad=True)
@@ -212,7 +222,7 @@ def test_gradients_of_ties_are_shared():
 
 @pytest.mark.parametrize("text", ["!p", "p R q", "p T q", "p M q", "G p", "p -> q", "p <-> q"])
 @pytest.mark.parametrize("s", FUZZY.values(), ids=lambda s: s.name)
-def test_every_value_can_be_differentiated(s, text):
+def test_every_value_can_be_differentiated(s, text, evaluate):
     """A flat operator has the gradient 0, and not no gradient: a training loop must not stop."""
     tables = {n: torch.tensor([0.3, 0.6], requires_grad=True) for n in ("p", "q")}
     evaluate(text, tables, semantics=s).backward()
@@ -221,7 +231,7 @@ def test_every_value_can_be_differentiated(s, text):
     assert all(g.isfinite().all() for g in grads)
 
 
-def test_padding_gets_no_gradient():
+def test_padding_gets_no_gradient(evaluate):
     table = torch.rand(2, 4, requires_grad=True)
     text = "G(p -> F[1,2] p) & (p U p) & O p"
     evaluate(text, {"p": table}, lengths=[2, 4]).sum().backward()
@@ -230,7 +240,7 @@ def test_padding_gets_no_gradient():
     assert table.grad[1].abs().min() > 0
 
 
-def test_guards_drop_gradients():
+def test_guards_drop_gradients(evaluate):
     table = torch.tensor([0.2, 0.5, 0.9], requires_grad=True)
     tables = {"q": table, "keep": torch.tensor([1.0, 0.0, 1.0])}
     evaluate("forall x where keep(x). q(x)", tables).backward()
@@ -239,7 +249,7 @@ def test_guards_drop_gradients():
     assert table.grad[[0, 2]].min() > 0
 
 
-def test_equal_vectors_have_finite_gradients():
+def test_equal_vectors_have_finite_gradients(evaluate):
     """The distance of a vector to itself is a kink."""
     theory = parse_theory("sort s")
     vectors = torch.ones(2, 3, requires_grad=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import evaluate, parse_theory
+from fotltn import parse_theory
 from fotltn.semantics.config import (
     GODEL,
     GODEL_RESIDUAL,
@@ -24,6 +24,7 @@ from fotltn.semantics.config import (
     TNorm,
 )
 from fotltn.semantics.laws import Law, laws
+from tests.helpers import evaluate
 
 FOLDS: Any = {"exists": Fold(), "forall": Fold(), "eventually": Fold(), "always": Fold()}
 GRID: dict[str, Semantics] = {name: s for name, s in SEMANTICS.items() if not s.boolean} | {

@@ -14,10 +14,11 @@ import pytest
 import torch
 from ltn import fuzzy_ops as ops
 
-from fotltn import Semantics, check_formula, evaluate
+from fotltn import Semantics, check_formula
 from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Implication, Negation, PMean, TConorm, TNorm
 from fotltn.syntax import formula as f
+from tests.helpers import evaluate
 
 EPSILON = 1e-4  # LTNtorch's
 SIZES = {"x": 3, "y": 4, "z": 2}

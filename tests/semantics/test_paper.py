@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fotltn import evaluate, parse_formula
+from fotltn import parse_formula
 from fotltn.dsl import WX, G, forall, predicates, variables
+from tests.helpers import evaluate
 
 # Axes (entity, time), entities c1 and p1; Close has (entity, entity, time).
 DEGREES: dict[str, Any] = {
@@ -43,7 +44,7 @@ PRINTED = {
 
 
 def value(text: str, at: int | str = "all") -> Tensor:
-    return evaluate(text, TABLES, p=2, at=at)  # type: ignore[arg-type]
+    return evaluate(text, TABLES, p=2, at=at)
 
 
 def printed(row: Tensor) -> str:

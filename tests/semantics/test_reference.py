@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import SEMANTICS, DataError, Semantics, evaluate, parse_theory
+from fotltn import SEMANTICS, DataError, Semantics, parse_theory
 from fotltn.semantics.config import (
     GODEL,
     Fold,
@@ -21,6 +21,7 @@ from fotltn.semantics.config import (
     TNorm,
 )
 from fotltn.tree import depth
+from tests.helpers import evaluate
 from tests.semantics.scalar import degree
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 

@@ -1,0 +1,205 @@
+"""A mean written as a sum of means that are cheaper together. All terms are positive.
+
+    off the facts     mean[y](f(y, c(x, y)))
+                          ->  mean[y](f(y, 0)) + mean[y](f(y, c(x, y)) - f(y, 0))
+    power by power    mean[x y]((2·a(x)·b(y) + 1)^2)
+                          ->  4·mean[x](a(x)^2)·mean[y](b(y)^2) + 4·mean[x](a(x))·mean[y](b(y)) + 1
+
+The first needs a table of facts `c` that is 0 where there is no fact, and an `f` that grows with
+it: then the difference is not negative, and 0 where there is no fact. The second needs scales and
+offsets that are not negative. So nothing cancels, and no digits are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fotltn.algebra.expr import (
+    Affine,
+    Const,
+    Expr,
+    Kind,
+    Leaf,
+    Op,
+    Pointwise,
+    Power,
+    Product,
+    Reduce,
+    Root,
+)
+from fotltn.algebra.passes.factor_products import factor_products
+from fotltn.algebra.passes.fold_constants import affine, fold_constants, product
+from fotltn.algebra.passes.split_sums import split_sums
+from fotltn.tree import Node, fold, transform
+
+#: The most terms that a power is expanded into.
+MAX_TERMS = 200
+
+Monomial = tuple[tuple[int, int], ...]  # numbers of parts, and their exponents
+Polynomial = dict[Monomial, float]
+
+
+def off_facts(node: Reduce, leaf: Leaf) -> tuple[Expr, Reduce]:
+    """A mean as if a table had no facts, and the mean of what its facts add."""
+    rest = without(node.x, leaf)
+    excess = Pointwise(Op.EXCESS, (node.x, rest))
+    return mean(node, rest), Reduce(Kind.MEAN, node.over, node.time, excess)
+
+
+def without(x: Expr, leaf: Leaf) -> Expr:
+    """An expression where a table has no fact, so that its leaf is 0."""
+
+    def rule(inner: Node) -> Node:
+        return Const(0.0) if inner == leaf else inner
+
+    return fold_constants(transform(x, rule))
+
+
+def mean(node: Reduce, x: Expr) -> Expr:
+    """The mean of another body over the axes of a reduction, none of which is empty.
+
+    What factors share no such axis is averaged apart.
+    """
+    factors = x.factors if isinstance(x, Product) else (x,)
+    groups: list[tuple[set[object], list[Expr]]] = []
+    for factor in factors:
+        axes = _reduced(node, factor)
+        joined = [factor]
+        for known in [g for g in groups if g[0] & axes]:
+            groups.remove(known)
+            axes |= known[0]
+            joined = [*known[1], *joined]
+        groups.append((axes, joined))
+    return product([_mean(node, product(joined)) for _, joined in groups])
+
+
+def _reduced(node: Reduce, x: Expr) -> set[object]:
+    return {*(x.axes & set(node.over)), *(["time"] if node.time and x.timed else [])}
+
+
+def _mean(node: Reduce, x: Expr) -> Expr:
+    over = tuple(a for a in node.over if a in x.axes)
+    time = node.time and x.timed
+    if not over and not time:
+        return x
+    return split_sums(factor_products(Reduce(Kind.MEAN, over, time, x)))
+
+
+def grows(x: Expr, leaf: Leaf, low: Mapping[Expr, float]) -> bool:
+    """Whether a body grows with a leaf; `low` is the least value of each part."""
+
+    def visit(node: Node, below: list[bool | None]) -> bool | None:
+        """None: does not depend on the leaf."""
+        if node == leaf:
+            return True
+        found = [b for b in below if b is not None]
+        if not found:
+            return None
+        if not all(found):
+            return False
+        match node:
+            case Affine(_, scale):
+                return scale > 0
+            case Power(inner) | Root(inner):
+                return low[inner] >= 0
+            case Product(factors):
+                return all(low[f] >= 0 for f in factors)
+            case Pointwise(Op.MINIMUM | Op.MAXIMUM | Op.POSITIVE | Op.PLUS):
+                return True
+        return False
+
+    return fold(x, visit) is True
+
+
+def by_powers(node: Reduce) -> Expr | None:
+    """A mean of a power of sums of products, written out; None if it is none, or too long."""
+    if not _mixed(node.x):
+        return None
+    parts: list[Expr] = []
+    found = _polynomial(node.x, parts)
+    if found is None or len(found) < 2:
+        return None
+    terms = []
+    for monomial, scale in found.items():
+        factors = [Power(parts[i], float(n)) if n > 1 else parts[i] for i, n in monomial]
+        terms.append(affine(mean(node, product(factors)), scale, 0.0) if factors else Const(scale))
+    return Pointwise(Op.PLUS, tuple(terms))
+
+
+def _mixed(x: Expr) -> bool:
+    """Whether products inside have factors over different axes."""
+    stack = [x]
+    while stack:
+        match stack.pop():
+            case Affine(inner) | Power(inner):
+                stack.append(inner)
+            case Product(factors):
+                if len({(f.axes, f.timed) for f in factors}) > 1:
+                    return True
+                stack.extend(factors)
+    return False
+
+
+def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
+    """Sums of products of powers of parts, which are collected and not looked into."""
+    numbers: dict[Expr, int] = {}
+
+    def part(x: Expr, n: int) -> Polynomial:
+        if x not in numbers:
+            numbers[x] = len(parts)
+            parts.append(x)
+        return {((numbers[x], n),): 1.0}
+
+    def visit(node: Node, below: list[Polynomial | None]) -> Polynomial | None:
+        if not isinstance(node, Expr):
+            return None
+        match node:
+            case Const(value):
+                return {(): value} if value >= 0 else None
+            case Affine(inner, scale, offset) if _mixed(inner):
+                if below[0] is None or scale <= 0 or offset < 0:
+                    return None
+                found = {m: scale * s for m, s in below[0].items()}
+                return _plus(found, {(): offset}) if offset else found
+            case Power(inner, p) if _mixed(inner):
+                return _power(below[0], p)
+            case Power(inner, p) if p == int(p):
+                return part(inner, int(p))
+            case Product():
+                found = {(): 1.0}
+                for factor in below:
+                    if factor is None or len(found) * len(factor) > 4 * MAX_TERMS:
+                        return None
+                    found = _times(found, factor)
+                return found
+        return part(node, 1)
+
+    found = fold(root, visit)
+    return None if found is None or len(found) > MAX_TERMS else found
+
+
+def _power(base: Polynomial | None, p: float) -> Polynomial | None:
+    if base is None or p != int(p):
+        return None
+    found: Polynomial = {(): 1.0}
+    for _ in range(int(p)):
+        if len(found) * len(base) > 4 * MAX_TERMS:
+            return None
+        found = _times(found, base)
+    return found
+
+
+def _plus(a: Polynomial, b: Polynomial) -> Polynomial:
+    return {m: a.get(m, 0.0) + b.get(m, 0.0) for m in [*a, *(m for m in b if m not in a)]}
+
+
+def _times(a: Polynomial, b: Polynomial) -> Polynomial:
+    found: Polynomial = {}
+    for left, s in a.items():
+        for right, t in b.items():
+            powers = dict(left)
+            for x, n in right:
+                powers[x] = powers.get(x, 0) + n
+            key = tuple(sorted(powers.items()))
+            found[key] = found.get(key, 0.0) + s * t
+    return found

@@ -1,0 +1,98 @@
+"""`fotltn audit`: what the values of a theory's axioms are worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.evaluate import check_threshold_share
+from fotltn.cli.output import emit_json
+from fotltn.cli.tables import add, count, grid, number, percent, say, say_knowledge_base, show
+from fotltn.errors import DataError
+
+if TYPE_CHECKING:
+    from fotltn.learn.audit_data import Audit
+
+_LEGEND = (
+    "Support: bindings and times where the antecedent is true{where}; active: their share. "
+    "Confidence: how often the consequent is true there; base: how often anywhere; "
+    "lift: their ratio. Gradient: the shares that go to antecedent (if) and consequent (then)."
+)
+
+
+def audit(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PROJECT_OR_MODEL",
+            help="A project, before training, or the folder of a model, after it.",
+        ),
+    ],
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
+    ] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Audit the axioms: what their values rest on, and what predictions that know nothing score.
+
+    Of a project, axioms are evaluated on its facts, what no fact states being false; of a model,
+    on its predictions as well. Exit status: 0 even if there are warnings, 1 if the input has
+    errors, 2 for a wrong call.
+    """
+    check_threshold_share(threshold)
+    from fotltn.project.find import audit_labels, is_project
+    from fotltn.project.model import load_model
+
+    before = is_project(path)
+    if before:
+        found = audit_labels(path, threshold=threshold)
+    else:
+        model = load_model(path)
+        if not model.theory.axioms:
+            raise DataError(f"the theory of '{path}' has no axioms to audit")
+        found = model.audit(threshold=threshold)
+    if as_json:
+        emit_json({"ok": True, "trained": not before, "threshold": threshold, **found.as_dict()})
+        return
+    _print(found, before)
+
+
+def _print(found: Audit, before: bool) -> None:
+    labelled = any(a.labels is not None for a in found.axioms)
+    values = ["value", "labels"] if labelled and not before else ["labels" if before else "value"]
+    heads = ["axiom", *values, "all-false", "all-0.5", "support", "active", "conf.", "base"]
+    table = grid(*heads, "lift", "∇ if", "∇ then", left=["axiom"], tight=True)
+    for axiom in found.axioms:
+        crisp = axiom.evidence
+        own = [number(axiom.value), number(axiom.labels)] if len(values) > 1 else []
+        add(
+            table, axiom.name, *(own or [number(axiom.value)]), number(axiom.all_false),
+            number(axiom.all_half), count(crisp.support), percent(crisp.active_share),
+            number(crisp.confidence, 2), number(crisp.base_rate, 2), number(crisp.lift, 2),
+            percent(axiom.gradient_antecedent), percent(axiom.gradient_consequent),
+        )  # fmt: skip
+    show(table)
+    print()
+    say(_LEGEND.format(where=" on the labels" if labelled else " on the model"))
+    print()
+    say(*(f"warning: {sentence}" for sentence in _sentences(found)))
+    print()
+    say_knowledge_base(found.knowledge_base, trained=not before)
+
+
+def _sentences(found: Audit) -> list[str]:
+    """The warnings about axioms; what is said of several is said once."""
+    groups: dict[str, list[str]] = {}
+    for warning in found.warnings:
+        if warning.axiom is not None:  # that about all axioms is the last line
+            groups.setdefault(warning.message.removeprefix(warning.axiom), []).append(warning.axiom)
+    return [
+        f"{names[0]}{rest}" if len(names) == 1 else f"{', '.join(names)}: {_each(rest)}"
+        for rest, names in groups.items()
+    ]
+
+
+def _each(rest: str) -> str:
+    return f"each{rest}" if rest.startswith(" ") else rest.removeprefix(": ")

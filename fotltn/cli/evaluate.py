@@ -1,0 +1,97 @@
+"""`fotltn evaluate`: how good a model's predictions are, and how far its axioms hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.output import emit_json, warn
+from fotltn.cli.tables import (
+    add,
+    grid,
+    metrics_table,
+    number,
+    percent,
+    say,
+    say_knowledge_base,
+    show,
+)
+from fotltn.errors import DataError, Diagnostic
+
+if TYPE_CHECKING:
+    from fotltn.learn.audit_data import Audit
+
+
+def evaluate_model(
+    model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
+    facts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--facts", help="CSV or Parquet files of facts, in place of the test facts; repeatable."
+        ),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
+    ] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare a model's predictions with facts, and show how far its axioms hold.
+
+    PR-AUC, ROC-AUC and accuracy are those of the facts held back for testing, by predicate and on
+    average. KB-SAT comes with what predictions that know nothing would score. Exit status: 0 if
+    everything could be evaluated, 1 if the input has errors, 2 for a wrong call.
+    """
+    check_threshold_share(threshold)
+    from fotltn.project.find import find_model
+    from fotltn.project.truth import read_labels
+
+    found = find_model(model)
+    labels = found.world.test
+    warnings: tuple[Diagnostic, ...] = ()
+    if facts:
+        labels, warnings = read_labels(found.world, found.grounding.open, facts)
+    report = None if labels is None or not labels.total else found.score(labels, threshold)
+    audit = found.audit(threshold=threshold) if found.theory.axioms else None
+    if as_json:
+        emit_json(
+            {
+                "ok": True,
+                "model": str(model),
+                "threshold": threshold,
+                "metrics": None if report is None else report.as_dict(),
+                "axioms": None if audit is None else audit.as_dict(),
+                "diagnostics": [w.as_dict() for w in warnings],
+            }
+        )
+        return
+    warn(warnings)
+    if report is None:
+        say("No facts are held back for testing; give some with --facts.")
+    else:
+        show(metrics_table(report, "facts" if facts else "test facts"))
+    if audit is not None:
+        print()
+        _print_axioms(audit)
+
+
+def check_threshold_share(threshold: float) -> None:
+    """Refuse thresholds that every degree, or none, is above."""
+    if not 0 < threshold <= 1:
+        raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+
+
+def _print_axioms(audit: Audit) -> None:
+    """Values on the model and on worlds that know nothing, and violations in two-valued logic."""
+    heads = ("axiom", "value", "labels", "all-false", "all-0.5", "violations", "rate")
+    table = grid(*heads, left=["axiom"])
+    for axiom in audit.axioms:
+        add(
+            table, axiom.name, number(axiom.value), number(axiom.labels), number(axiom.all_false),
+            number(axiom.all_half), f"{axiom.on_model.violations:,} of {axiom.on_model.cells:,}",
+            percent(axiom.on_model.violation_rate),
+        )  # fmt: skip
+    show(table)
+    print()
+    say_knowledge_base(audit.knowledge_base)

@@ -1,0 +1,53 @@
+"""`fotltn predict`: a model's predictions as a table of facts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.cli.output import emit_json
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file: .csv, .tsv or .parquet. It is replaced."),
+    ] = None,
+    predicate: Annotated[
+        list[str] | None,
+        typer.Option("--predicate", help="Only this predicate; repeatable."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: the rows, or with -o a summary.")
+    ] = False,
+) -> None:
+    """Write the degree of every learned fact, one row a fact, as a table that can be read again.
+
+    Without -o, as CSV to standard output. Exit status: 0 if it was written, 1 if the input has
+    errors, 2 for a wrong call.
+    """
+    from fotltn.learn.predictions import write_table
+    from fotltn.project.find import find_model
+
+    found = find_model(model)
+    table = found.predictions(predicate or None)
+    if output is not None:
+        write_table(table, output)
+        if as_json:
+            emit_json({"ok": True, "file": str(output), "rows": table.num_rows})
+        else:
+            print(f"{output}: {table.num_rows:,} rows")
+        return
+    if as_json:
+        emit_json({"ok": True, "predictions": table.to_pylist()})
+        return
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    sink = pa.BufferOutputStream()
+    csv.write_csv(table, sink)
+    sys.stdout.write(sink.getvalue().to_pybytes().decode())

@@ -1,0 +1,111 @@
+"""Tables and sentences for people: fitted to a terminal, one line a row in a pipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from fotltn.cli.output import wide_console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fotltn.learn.audit_data import KnowledgeBase
+    from fotltn.learn.metrics import Report
+
+
+def grid(
+    *columns: str, left: Iterable[str] = (), fold: Iterable[str] = (), tight: bool = False
+) -> Table:
+    """A table without rows; its columns are set to the right, but for those named.
+
+    Args:
+        columns: their heads.
+        left: those that hold words, and are set to the left.
+        fold: those of them that may take several lines.
+        tight: leave little space between columns, where there are many.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=tight)
+    words, long = set(left), set(fold)
+    for name in columns:
+        table.add_column(
+            name,
+            justify="left" if name in words | long else "right",
+            overflow="fold",
+            no_wrap=name not in long,
+        )
+    return table
+
+
+def add(table: Table, *cells: object, style: str | None = None) -> None:
+    """A row; text is taken as it is, whatever marks it holds."""
+    from rich.text import Text
+
+    table.add_row(*(Text(str(cell)) for cell in cells), style=style)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with so many digits, or a mark where there is none."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share, with one digit where it is small."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{100 * value:.1f}%" if value < 0.0995 else f"{100 * value:.0f}%"
+
+
+def count(value: int | None) -> str:
+    """A number of things."""
+    return "-" if value is None else f"{value:,}"
+
+
+def show(table: Table) -> None:
+    """Print a table."""
+    wide_console().print(table)
+
+
+def say(*sentences: str, style: str | None = None) -> None:
+    """Print sentences, each in lines of its own."""
+    from rich.text import Text
+
+    console = wide_console()
+    for sentence in sentences:
+        console.print(Text(sentence, style=style or ""))
+
+
+def metrics_table(found: Report, kind: str = "test facts") -> Table:
+    """How good predictions are, by predicate and on average."""
+    table = grid(
+        "predicate", kind, "true", "PR-AUC", "chance", "ROC-AUC", "accuracy", left=["predicate"]
+    )
+    for name, one in found.predicates.items():
+        shown = (one.pr_auc, one.chance, one.roc_auc, one.accuracy)
+        add(table, name, count(one.facts), count(one.positive), *(number(m.value) for m in shown))
+    table.add_section()
+    means = [found.mean[m].value for m in ("pr_auc", "chance", "roc_auc", "accuracy")]
+    add(table, "mean", "", "", *map(number, means), style="bold")
+    return table
+
+
+def say_knowledge_base(found: KnowledgeBase, *, trained: bool = True) -> None:
+    """KB-SAT, never without what predictions that know nothing would score.
+
+    Before training there is no model, but the labels in its place.
+    """
+    line = found.line
+    if not trained:
+        line = line.replace(f"model {found.kb_sat.value:.3f}, ", "", 1)
+    say(line, style="bold" if found.telling else "bold red")
+
+
+def binding_text(binding: dict[str, str]) -> Sequence[str]:
+    """Variables with their entities."""
+    return [f"{variable} = {entity}" for variable, entity in binding.items()]

@@ -1,0 +1,141 @@
+"""`fotltn violations`: where a model breaks its axioms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.evaluate import check_threshold_share
+from fotltn.cli.output import emit_json
+from fotltn.cli.tables import add, binding_text, grid, number, percent, say, show
+
+if TYPE_CHECKING:
+    from fotltn.learn.violations import Counterexample, Violation
+    from fotltn.project.model import Model
+
+RANKING = (
+    "Ranked by their share of the error of all axioms, the weighted mean of (1 - value)^p; "
+    "'share' is that of the axiom's own error."
+)
+
+
+def violations(
+    model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
+    axiom: Annotated[
+        str | None, typer.Argument(help="The name of an axiom; without it, all of them.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many to show.")] = 10,
+    crisp: Annotated[
+        bool,
+        typer.Option("--crisp", help="In two-valued logic: a counterexample, if there is one."),
+    ] = False,
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="With --crisp: degrees at or above it are true.")
+    ] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the bindings and times at which an axiom's error arises, the worst first.
+
+    Each has its exact share of the axiom's error. Without an axiom, the worst of all axioms are
+    shown, by their share of the error of all axioms together. Exit status: 0 even if there are
+    violations, 1 if the input has errors, 2 for a wrong call.
+    """
+    check_threshold_share(threshold)
+    from fotltn.project.find import find_model
+
+    found = find_model(model)
+    names = [axiom] if axiom is not None else [a.name for a in found.theory.axioms]
+    if crisp:
+        wrong = {n: found.counterexample(n, threshold=threshold) for n in names}
+        _crisp(found, wrong, threshold, as_json)
+    elif axiom is not None:
+        _one(found, axiom, top, as_json)
+    else:
+        _all(found, top, as_json)
+
+
+def _one(model: Model, axiom: str, top: int, as_json: bool) -> None:
+    found = model.violations(axiom, top=top)
+    if as_json:
+        shown = found.as_dict()
+        shown["violations"] = [_as_dict(model, v.as_dict()) for v in found]
+        emit_json({"ok": True, **shown})
+        return
+    say(_text(model, axiom))
+    say(f"Value {found.value:.3f}; {found.violated:,} of {found.count:,} are not fully true.")
+    say(f"{found.cells[:1].upper()}{found.cells[1:]}.")
+    if len(found):
+        print()
+        _print(model, [(None, None, v) for v in found])
+
+
+def _all(model: Model, top: int, as_json: bool) -> None:
+    found = model.worst(top)
+    if as_json:
+        shown = [_as_dict(model, r.as_dict()) for r in found]
+        emit_json({"ok": True, "ranking": RANKING, "violations": shown})
+        return
+    say(RANKING if found else "All axioms are fully true.")
+    if found:
+        print()
+        _print(model, [(r.axiom, r.share, r.violation) for r in found])
+
+
+def _crisp(
+    model: Model, found: dict[str, Counterexample | None], threshold: float, as_json: bool
+) -> None:
+    if as_json:
+        shown = {n: None if c is None else _as_dict(model, c.as_dict()) for n, c in found.items()}
+        emit_json({"ok": True, "threshold": threshold, "counterexamples": shown})
+        return
+    for name, example in found.items():
+        if example is None:
+            say(f"{name}: true, with degrees from {threshold:g} on as true.")
+            continue
+        where = [*binding_text(example.binding), *_where(model, example.trace, example.time)]
+        atoms = (
+            f"{a.text}{_at(a.time)} is {'true' if a.value else 'false'}" for a in example.atoms
+        )
+        say(f"{name}: false{' at ' if where else ''}{', '.join(where)}: {', '.join(atoms)}.")
+
+
+def _text(model: Model, axiom: str) -> str:
+    return next(f"{a.name}: {a.source}" for a in model.theory.axioms if a.name == axiom)
+
+
+def _as_dict(model: Model, found: dict[str, object]) -> dict[str, object]:
+    """A violation with its trace by name."""
+    return {**found, "trace": model.facts.traces[int(str(found["trace"]))]}
+
+
+def _where(model: Model, trace: int, time: int | None) -> list[str]:
+    where = [] if time is None else [f"time {time}"]
+    return where + ([f"trace {model.facts.traces[trace]}"] if len(model.facts.traces) > 1 else [])
+
+
+def _at(time: int | None) -> str:
+    return "" if time is None else f"@{time}"
+
+
+def _print(model: Model, rows: list[tuple[str | None, float | None, Violation]]) -> None:
+    ranked, several = rows[0][0] is not None, len(model.facts.traces) > 1
+    heads = [*(["axiom", "of all"] if ranked else []), "share", "value", "if", "then", "time"]
+    heads += [*(["trace"] if several else []), "binding", "atoms"]
+    table = grid(*heads, left=["axiom", "trace"], fold=["binding", "atoms"])
+    for axiom, share, v in rows:
+        cells = [
+            *([str(axiom), percent(share)] if ranked else []),
+            percent(v.share),
+            number(v.value),
+        ]
+        cells += [
+            number(v.antecedent),
+            number(v.consequent),
+            "-" if v.time is None else str(v.time),
+        ]
+        cells += [model.facts.traces[v.trace]] if several else []
+        atoms = " ".join(f"{a.text.replace(', ', ',')}{_at(a.time)}={a.value:.2f}" for a in v.atoms)
+        add(table, *cells, ", ".join(binding_text(v.binding)).replace(" = ", "="), atoms)
+    show(table)

@@ -1,0 +1,129 @@
+"""Formulas planned for data that change in their dense tables only, to be run again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fotltn.engine import Compiled, Prepared, Program, as_given, compile_formulas, compiled
+from fotltn.errors import SemanticsError
+from fotltn.logic import core as c
+from fotltn.logic.signature import Signature
+from fotltn.plan.build import BUDGET
+from fotltn.semantics import reference
+from fotltn.semantics.config import Semantics
+from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.sparse import SparseTable
+
+
+@dataclass(slots=True, eq=False)
+class Plans:
+    """Named formulas under one semantics, compiled once, and planned once for each part of data.
+
+    Args:
+        formulas: by name.
+        signature: of their symbols.
+        semantics: what they mean. In log space, values are logarithms, and the equations are
+            followed step by step.
+        at: a time point, or all.
+        budget: the memory that intermediate results may take.
+        fused: compile plans with PyTorch's compiler.
+
+    Raises:
+        SemanticsError: the semantics has no degrees.
+    """
+
+    formulas: Mapping[str, c.Formula]
+    signature: Signature
+    semantics: Semantics
+    at: int | None
+    budget: int = BUDGET
+    fused: bool = False
+    _programs: dict[tuple[bool, ...], Program] = field(default_factory=dict)
+    _ready: dict[int, _Ready] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse semantics that have no degrees."""
+        if self.semantics.boolean:
+            raise SemanticsError("two-valued truth has no slope to learn from")
+        if self.semantics.log_space and self.fused:
+            raise SemanticsError("formulas are not compiled in log space")
+
+    def __call__(self, model: Interpretation, key: int | None = 0) -> dict[str, Value]:
+        """The value of each formula.
+
+        Args:
+            model: the tables.
+            key: a number for the part of data that they are about, under which its plan is kept;
+                None keeps nothing.
+        """
+        dtype = precision(model)
+        if self.semantics.log_space:
+            return {name: self._by_equations(name, model, dtype) for name in self.formulas}
+        ready = None if key is None else self._ready.get(key)
+        if ready is None or not ready.fits(model, dtype):
+            ready = _Ready(self._prepare(model, dtype), _fixed(model, dtype))
+            if key is not None:
+                self._ready[key] = ready
+        return ready.run(model)
+
+    def _prepare(self, model: Interpretation, dtype: torch.dtype) -> Prepared | Compiled:
+        signature = as_given(self.signature, model)
+        static = (
+            *(decl.static for decl in signature.predicates.values()),
+            *(decl.static for decl in signature.functions.values()),
+        )
+        if static not in self._programs:
+            self._programs[static] = compile_formulas(
+                self.formulas, signature, self.semantics, at=self.at
+            )
+        ready = self._programs[static].prepare(model, dtype=dtype, budget=self.budget)
+        return compiled(ready, model) if self.fused else ready
+
+    def _by_equations(self, name: str, model: Interpretation, dtype: torch.dtype) -> Value:
+        value = reference.evaluate(self.formulas[name], model, self.semantics, dtype=dtype)
+        if self.at is None:
+            return value
+        return Value(value.axes, value.tensor[..., self.at : self.at + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """A plan, and what must be as it was when the plan was made."""
+
+    run: Prepared | Compiled
+    fixed: _Fixed
+
+    def fits(self, model: Interpretation, dtype: torch.dtype) -> bool:
+        """Whether only the degrees of dense tables differ."""
+        ours, theirs = self.fixed, _fixed(model, dtype)
+        return ours.plain == theirs.plain and all(
+            a is b for a, b in zip(ours.objects, theirs.objects, strict=True)
+        )
+
+
+class _Fixed(NamedTuple):
+    plain: tuple[object, ...]  # compared by value
+    objects: tuple[object, ...]  # compared by identity
+
+
+def _fixed(model: Interpretation, dtype: torch.dtype) -> _Fixed:
+    dense = {n: t.shape for n, t in model.predicates.items() if isinstance(t, Tensor)}
+    facts = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
+    functions = {n: t.shape for n, t in model.functions.items()}
+    return _Fixed(
+        (dtype, model.horizon, dict(model.sizes), dense, functions, [*facts, *model.relations]),
+        (model.lengths, *facts.values(), *model.relations.values()),
+    )
+
+
+def precision(model: Interpretation) -> torch.dtype:
+    """The type of the first dense table."""
+    for table in model.predicates.values():
+        if isinstance(table, Tensor) and table.is_floating_point():
+            return table.dtype
+    return torch.get_default_dtype()

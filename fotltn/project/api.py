@@ -1,0 +1,174 @@
+"""Learning from Python: a theory, facts and a few words to a trained model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fotltn.errors import DataError
+from fotltn.grounding.frames import Source
+from fotltn.grounding.wide import Wide
+from fotltn.learn.fit import Epoch
+from fotltn.project import train as training_of
+from fotltn.project.config import Config, config_of, read_config
+from fotltn.project.model import Model
+from fotltn.project.toml import parse_toml, show_toml
+from fotltn.project.world import NOTHING, InMemory
+from fotltn.syntax.load import parse_theory
+from fotltn.syntax.theory import Theory
+
+_HEAD = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<variables>[^()]*)\))?\s*")
+
+Path_ = str | os.PathLike[str]
+
+
+def train(
+    theory: Theory | Path_,
+    *,
+    facts: Iterable[Source] | Source = (),
+    learn: Sequence[str] = (),
+    define: Mapping[str, str] | None = None,
+    train: float = 1.0,
+    semantics: str | None = None,
+    p: float | None = None,
+    seed: int = 0,
+    wide: Iterable[Wide] = (),
+    test: Iterable[Source] | Source = (),
+    data: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    predicates: Mapping[str, Any] | None = None,
+    exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
+    objective: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    machine: Mapping[str, Any] | None = None,
+    checkpoints: Path_ | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> Model:
+    """Learn predicates from facts and axioms.
+
+    Settings have the names, and the meaning, that they have in a project's file.
+
+    Args:
+        theory: a theory, its file (`*.fot`), or its text (of several lines). Or a project: its
+            folder or its TOML file, which says everything else, too.
+        facts: tables of facts: files by name, data frames, or mappings from columns to lists.
+        learn: the predicates that networks compute.
+        define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
+        train: the share of the labelled facts to learn from; the others are for testing.
+        semantics: what axioms mean, by name.
+        p: the exponent of its means.
+        seed: of everything that is drawn.
+        wide: wide tables, with features.
+        test: facts for testing in tables of their own.
+        data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
+        inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`.
+        predicates: settings of predicates, as `{"Near": {"kind": "logits"}}`.
+        exclusive: predicates that exclude each other, by one network each.
+        objective: what is minimised.
+        training: how, as `{"epochs": 100, "rate": 0.01}`.
+        machine: what computes, as `{"device": "cuda"}`.
+        checkpoints: a folder for the state of training, from which an interrupted run goes on.
+        on_epoch: is told of every epoch.
+
+    Raises:
+        FotError: something is unknown, wrong, or does not fit together.
+    """
+    more = NOTHING
+    if _is_project(theory):
+        given = (facts, learn, define, wide, test, data, inputs, predicates, exclusive, objective)
+        others = (training, machine, semantics, p)
+        if any(_is_there(g) for g in (*given, *others)) or (train, seed) != (1.0, 0):
+            raise DataError(f"'{theory}' is a project, which says everything itself")
+        config = read_config(Path(str(theory)))
+    else:
+        files, frames = _sources(facts)
+        test_files, test_frames = _sources(test)
+        tables = {
+            "theory": {"semantics": semantics, "p": p},
+            "data": {"facts": files, "test": test_files, "train": train, "seed": seed}
+            | _mapping("data", data),
+            "inputs": _mapping("inputs", inputs),
+            "predicates": dict.fromkeys(_names("learn", learn), "network")
+            | _definitions(define)
+            | _mapping("predicates", predicates),
+            "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
+            "objective": _mapping("objective", objective),
+            "training": {"seed": seed} | _mapping("training", training),
+            "machine": _mapping("machine", machine),
+        }
+        config, own = _config(theory, tables)
+        more = InMemory(own, frames, tuple(wide), test_frames)
+    folder = None if checkpoints is None else Path(checkpoints)
+    return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
+
+
+def _config(theory: Theory | Path_, tables: dict[str, Any]) -> tuple[Config, Theory | None]:
+    """The configuration, and the theory if it is not in a file."""
+    own: Theory | None = None
+    file = "theory.fot"
+    if isinstance(theory, Theory):
+        own = theory
+    elif isinstance(theory, str) and "\n" in theory:
+        own = parse_theory(theory)
+    elif isinstance(theory, str | os.PathLike):
+        file = os.fspath(theory)
+    else:
+        raise DataError(f"expected a theory, its file or its text, not {theory!r:.60}")
+    tables["theory"] = {"file": file, **tables["theory"]}
+    text = show_toml(tables)
+    return config_of(parse_toml(text, "the settings"), Path()), own
+
+
+def _is_project(theory: Theory | Path_) -> bool:
+    if not isinstance(theory, str | os.PathLike) or "\n" in str(theory):
+        return False
+    path = Path(theory)
+    return path.suffix == ".toml" or path.is_dir()
+
+
+def _is_there(value: Any) -> bool:
+    return value is not None and not (isinstance(value, Sequence | Mapping) and not value)
+
+
+def _sources(given: Any) -> tuple[list[str], tuple[Source, ...]]:
+    """Files by name, and tables in memory."""
+    if isinstance(given, str | os.PathLike | Mapping) or hasattr(given, "__arrow_c_stream__"):
+        given = [given]
+    try:
+        listed = list(given)
+    except TypeError:
+        raise DataError(f"expected tables of facts, not {given!r:.60}") from None
+    files = [os.fspath(g) for g in listed if isinstance(g, str | os.PathLike)]
+    return files, tuple(g for g in listed if not isinstance(g, str | os.PathLike))
+
+
+def _names(what: str, given: Sequence[str]) -> list[str]:
+    names = [given] if isinstance(given, str) else list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"{what}: expected the name of a predicate, not {name!r:.60}")
+    return names
+
+
+def _mapping(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise DataError(f"{what}: expected settings by name, not {given!r:.60}")
+    return dict(given)
+
+
+def _definitions(given: Mapping[str, str] | None) -> dict[str, Any]:
+    found = {}
+    for head, formula in _mapping("define", given).items():
+        match = _HEAD.fullmatch(head)
+        if match is None:
+            raise DataError(f"define: expected a head like 'Run(x)', not '{head}'")
+        variables = [v.strip() for v in (match["variables"] or "").split(",") if v.strip()]
+        found[match["name"]] = {
+            "kind": "formula", "variables": variables, "formula": str(formula)
+        }  # fmt: skip
+    return found

@@ -1,0 +1,57 @@
+"""From a path to what is there: a model, or a project and its model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fotltn.errors import DataError, Diagnostic
+from fotltn.learn.audit import audit
+from fotltn.learn.audit_data import Audit
+from fotltn.learn.store import MANIFEST
+from fotltn.project.build import build
+from fotltn.project.config import FILE, read_config
+from fotltn.project.model import Model, load_model, model_of
+
+
+def is_project(path: Path) -> bool:
+    """Whether there is a project: a folder with its file, which is no model, or that file."""
+    if path.suffix == ".toml":
+        return True
+    return os.path.exists(path / FILE) and not os.path.exists(path / MANIFEST)
+
+
+def find_model(path: Path) -> Model:
+    """The model of a folder, or the model of a project.
+
+    Raises:
+        DataError: there is none, or it cannot be read.
+    """
+    if not is_project(path):
+        return load_model(path)
+    config = read_config(path)
+    folder = config.path(config.model)
+    if not os.path.lexists(folder):
+        raise DataError(
+            Diagnostic(
+                f"the project '{path}' has no model yet: there is no '{folder}'",
+                hint=f"fotltn train {path}",
+            )
+        )
+    return load_model(folder)
+
+
+def audit_labels(project: Path, *, threshold: float = 0.5) -> Audit:
+    """The audit of a project before training: its axioms on the facts themselves.
+
+    What no fact states is false. Values on the model are those on the labels.
+
+    Raises:
+        FotError: something of the project is wrong.
+    """
+    model = model_of(build(read_config(project)))
+    truth = model.truth
+    return audit(
+        model.theory, truth, model.semantics, learned=model.grounding.open, labels=truth,
+        dtype=model.dtype, threshold=threshold,
+    )  # fmt: skip

@@ -1,0 +1,256 @@
+"""What a project is about: its theory, names, facts and features, read from what it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import did_you_mean, listing
+from fotltn.grounding.dense import interpretation
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.features import Features
+from fotltn.grounding.frames import Source
+from fotltn.grounding.labels import Labels, labels
+from fotltn.grounding.split import flip, split
+from fotltn.grounding.wide import Entity, Wide, read_wide
+from fotltn.logic.check import CheckedTheory, check
+from fotltn.logic.signature import Signature
+from fotltn.project.config import Config, WideConfig
+from fotltn.semantics.interpretation import Interpretation
+from fotltn.syntax.load import load_theory
+from fotltn.syntax.theory import Theory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """What a project is about: its theory, its facts, and tables of what is given.
+
+    Args:
+        source: the theory as it is written, with what it includes.
+        theory: the theory, checked.
+        facts: names of traces and entities, and all facts.
+        features: by sort.
+        given: tables of the predicates that are not computed, on the machine that computes.
+        stated: all facts of computed predicates, as they are stated.
+        labels: those for training, with the noise that was asked for.
+        test: those for testing; None if there are none.
+    """
+
+    source: Theory
+    theory: CheckedTheory
+    facts: Facts
+    features: Mapping[str, Features]
+    given: Interpretation
+    stated: Labels
+    labels: Labels
+    test: Labels | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InMemory:
+    """What comes with a project without being in its files.
+
+    Args:
+        theory: in place of the file that the project names.
+        facts: data frames with further facts.
+        wide: further wide tables.
+        test: data frames with facts for testing.
+    """
+
+    theory: Theory | None = None
+    facts: tuple[Source, ...] = ()
+    wide: tuple[Wide, ...] = ()
+    test: tuple[Source, ...] = ()
+
+
+NOTHING = InMemory()
+
+
+def read_world(config: Config, more: InMemory = NOTHING) -> World:
+    """Read theory and data.
+
+    Raises:
+        FotError: a file is missing or wrong, or parts do not fit together.
+    """
+    source = more.theory if more.theory is not None else load_theory(config.path(config.theory))
+    theory = check(source)
+    signature = theory.signature
+    _check_names(config, signature)
+    data = config.data
+    dtype, device = getattr(torch, config.dtype), device_of(config)
+    tables = [*(_wide(config, w) for w in data.wide), *more.wide]
+    long: list[Source] = [*(config.path(f) for f in data.facts), *more.facts]
+    if not long and not tables:
+        raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
+    tested: list[Source] = [*(config.path(f) for f in data.test), *more.test]
+    facts, features = read_wide(
+        tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
+        on_conflict=data.on_conflict, dtype=dtype,
+    )  # fmt: skip
+    known = [n for n in computed(config, signature) if n in facts.rows]
+    every = labels(facts, signature, known, dtype=dtype)
+    train, test = every, None
+    if tested:
+        train, test = _by_files(config, every, facts, (tables, long, tested), signature)
+    elif data.train < 1.0:
+        train, test = split(every, data.train, by=data.by, seed=data.seed, sort=data.sort)  # type: ignore[arg-type]
+    if data.flip:
+        train, _ = flip(train, data.flip, data.seed)
+    truth = interpretation(facts, signature, dtype=dtype, sparse=True)
+    made = set(computed(config, signature))
+    given = replace(truth, predicates={n: t for n, t in truth.predicates.items() if n not in made})
+    return World(
+        source, theory, facts, features, moved(given, device), to_device(every, device),
+        to_device(train, device), None if test is None else to_device(test, device),
+    )  # fmt: skip
+
+
+def computed(config: Config, signature: Signature) -> tuple[str, ...]:
+    """The predicates that networks or formulas compute, so that facts about them are labels."""
+    named = {n for n, p in config.predicates.items() if p.kind != "facts"}
+    named |= {n for group in config.groups for n in group.predicates}
+    return tuple(n for n in signature.predicates if n in named)
+
+
+def _wide(config: Config, given: WideConfig) -> Wide:
+    arguments = {
+        column: [Entity(a[1:]) if a.startswith("=") else a for a in names]
+        for column, names in given.arguments.items()
+    }
+    return Wide(
+        config.path(given.file), given.sort, given.entity, given.time, given.trace,
+        given.predicates, arguments, given.features, given.categories, given.presence,
+    )  # fmt: skip
+
+
+def _check_names(config: Config, signature: Signature) -> None:
+    groups = [(f"exclusive[{i}]", n) for i, g in enumerate(config.groups, 1) for n in g.predicates]
+    for kind, paths, known in (
+        ("predicate", [("predicates", n) for n in config.predicates], signature.predicates),
+        ("predicate", groups, signature.predicates),
+        ("sort", [("inputs", n) for n in config.inputs], signature.sorts),
+    ):
+        for path in paths:
+            if path[-1] not in known:
+                hint = did_you_mean(path[-1], known) or f"the theory declares {listing(known)}"
+                message = f"the project speaks of the unknown {kind} '{path[-1]}'"
+                raise config.error(path, message, hint)
+
+
+# --- facts for testing ------------------------------------------------------------------------
+
+
+def _by_files(
+    config: Config,
+    every: Labels,
+    facts: Facts,
+    files: tuple[list[Wide], list[Source], list[Source]],
+    signature: Signature,
+) -> tuple[Labels, Labels]:
+    """Facts to train on and to test on, by the files that state them.
+
+    What is stated in both is for training. A static fact without a trace may be about traces that
+    only the other files have; it stays with the file that states it.
+    """
+    tables, long, tested = files
+    data = config.data
+
+    def keys(sources: list[Source], wide: list[Wide]) -> dict[str, set[tuple[object, ...]]]:
+        own, _ = read_wide(
+            wide, signature, facts=sources, horizon=data.horizon, local=data.local,
+            on_conflict=data.on_conflict,
+        )  # fmt: skip
+        found = labels(own, signature, [n for n in every.index if n in own.rows])
+        return {n: set(_named(index, every.sorts[n], own)) for n, index in found.index.items()}
+
+    training, testing = keys(long, tables), keys(tested, [])
+    masks = {}
+    for name, index in every.index.items():
+        first, second = training.get(name, set()), testing.get(name, set())
+        anywhere = {key[1:] for key in first}
+        masks[name] = torch.tensor(
+            [
+                key in first or (key not in second and key[1:] in anywhere)
+                for key in _named(index, every.sorts[name], facts)
+            ],
+            dtype=torch.bool,
+        )
+    return every.take(masks), every.take({n: ~m for n, m in masks.items()})
+
+
+def _named(index: Tensor, sorts: Sequence[str], names: Facts) -> list[tuple[object, ...]]:
+    """Facts by names, which are the same whatever else is read: trace, arguments, time."""
+    return [
+        (names.traces[trace], *map(names.name, sorts, [trace] * len(sorts), args), time)
+        for trace, *args, time in index.T.tolist()
+    ]
+
+
+# --- devices ----------------------------------------------------------------------------------
+
+
+def device_of(config: Config) -> torch.device:
+    """The machine that computes.
+
+    Raises:
+        DataError: there is no such machine here.
+    """
+    try:
+        device = torch.device(config.device)
+        if device.type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        first = str(error).splitlines()[0][:200]
+        if first.startswith("Expected one of"):  # followed by all devices that PyTorch knows of
+            first = "there is no device of that name"
+        message = f"the device '{config.device}' cannot be used: {first}"
+        raise config.error(("machine", "device"), message) from None
+    return device
+
+
+@contextmanager
+def in_precision(config: Config) -> Iterator[None]:
+    """PyTorch's own precision as a project's, so that the same numbers are drawn everywhere."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, config.dtype))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def moved(model: Interpretation, device: torch.device) -> Interpretation:
+    """Tables on a device."""
+    if device.type == "cpu":
+        return model
+
+    def table(given: Tensor) -> Tensor:
+        return given.to(device)
+
+    predicates = {
+        n: table(t)
+        if isinstance(t, Tensor)
+        else replace(t, index=table(t.index), value=table(t.value))
+        for n, t in model.predicates.items()
+    }
+    return replace(
+        model,
+        lengths=table(model.lengths),
+        predicates=predicates,
+        functions={n: table(t) for n, t in model.functions.items()},
+        relations={n: table(t) for n, t in model.relations.items()},
+    )
+
+
+def to_device(given: Labels, device: torch.device) -> Labels:
+    """Labels on a device."""
+    return replace(
+        given,
+        index={n: t.to(device) for n, t in given.index.items()},
+        truth={n: t.to(device) for n, t in given.truth.items()},
+    )

@@ -1,0 +1,189 @@
+"""What networks see of entities."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from fotltn import DataError
+from fotltn.networks.inputs import Embeddings, FeatureInputs, Joined, smoothing
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("time", "points"), [("free", 7), ("static", 1), ("smooth", 7)])
+def test_embeddings_have_an_axis_for_each_of_trace_entity_time_and_width(time, points):
+    module = Embeddings(2, 3, 7, 4, time=time, generator=generator())
+    assert module().shape == (2, 3, points, 4)
+    again = Embeddings(2, 3, 7, 4, time=time, generator=generator())
+    assert torch.equal(module(), again())
+    other = Embeddings(2, 3, 7, 4, time=time, generator=generator(1))
+    assert not torch.equal(module(), other())
+
+
+@pytest.mark.parametrize("time", ["free", "static", "smooth"])
+@pytest.mark.parametrize("scale", [0.01, 2.0])
+def test_the_scale_is_the_standard_deviation_of_what_networks_see(time, scale):
+    module = Embeddings(1, 200, 30, 32, time=time, scale=scale, reach=4.0, generator=generator())
+    assert module().std().item() == pytest.approx(scale, rel=0.03)
+    assert abs(module().mean().item()) < 0.05 * scale
+
+
+def test_smoothing_weighs_neighbours_as_a_normal_distribution():
+    weights = smoothing(9, 2.0)
+    assert torch.allclose(weights.sum(1), torch.ones(9), atol=1e-6)
+    for s in range(9):
+        raw = [math.exp(-((s - t) ** 2) / 8) for t in range(9)]
+        assert weights[s].tolist() == pytest.approx([r / sum(raw) for r in raw], abs=1e-6)
+
+
+def test_smooth_embeddings_are_the_average_and_neighbours_are_alike():
+    module = Embeddings(1, 50, 40, 8, time="smooth", reach=3.0, generator=generator())
+    kernel, raw = smoothing(40, 3.0), module.vectors
+    by_hand = torch.stack([(kernel[s, :, None] * raw[0, 5]).sum(0) for s in range(40)])
+    assert torch.allclose(module()[0, 5], by_hand, atol=1e-6)
+    steps = (module()[:, :, 1:] - module()[:, :, :-1]).std()
+    assert steps < 0.4 * module().std()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"entities": 0}, "from 1"),
+        ({"width": 0}, "from 1"),
+        ({"time": "smoth"}, "'free', 'static', 'smooth'"),
+        ({"scale": -1.0}, "scale"),
+        ({"scale": math.nan}, "scale"),
+        ({"time": "smooth", "reach": 0.0}, "reaches"),
+    ],
+)
+def test_embeddings_that_make_no_sense_are_refused(wrong, message):
+    given = {"traces": 1, "entities": 2, "horizon": 3, **wrong}
+    with pytest.raises(DataError, match=message):
+        Embeddings(**given)
+
+
+# --- features --------------------------------------------------------------------------------
+
+
+def features(seed=0, shape=(2, 5, 6, 3)):
+    return torch.randn(shape, generator=generator(seed)) * torch.tensor([1.0, 10.0, 0.1]) + 7
+
+
+def test_features_are_centred_and_scaled_one_by_one():
+    seen = FeatureInputs(features())()
+    assert seen.shape == (2, 5, 6, 3)
+    flat = seen.reshape(-1, 3)
+    assert torch.allclose(flat.mean(0), torch.zeros(3), atol=1e-5)
+    assert torch.allclose(flat.std(0, correction=0), torch.ones(3), atol=1e-5)
+
+
+def test_only_features_of_those_present_count():
+    values = features()
+    present = torch.rand(2, 5, 6, generator=generator(1)) < 0.6
+    spoilt = torch.where(present.unsqueeze(-1), values, torch.tensor(math.nan))
+    module = FeatureInputs(spoilt, present=present)
+    seen = module()
+    assert torch.equal(seen[~present], torch.zeros(int((~present).sum()), 3))
+    rows = values[present]
+    expected = (rows - rows.mean(0)) / rows.std(0, correction=0)
+    assert torch.allclose(seen[present], expected, atol=1e-5)
+
+
+def test_nobody_present_is_no_problem():
+    module = FeatureInputs(features(), present=torch.zeros(2, 5, 6, dtype=torch.bool))
+    assert torch.equal(module(), torch.zeros(2, 5, 6, 3))
+
+
+def test_a_constant_feature_is_seen_as_zero():
+    values = features()
+    values[..., 1] = 0.1
+    assert torch.allclose(FeatureInputs(values)()[..., 1], torch.zeros(()), atol=1e-5)
+
+
+def test_learnable_entities_get_gradients_and_only_they_change():
+    values = features()
+    module = FeatureInputs(values, learnable=(3, 1))
+    fixed = FeatureInputs(values)()
+    seen = module()
+    assert torch.equal(seen[:, [1, 3]], torch.zeros(2, 2, 6, 3))
+    assert torch.equal(seen[:, [0, 2, 4]], fixed[:, [0, 2, 4]])
+    optimiser = torch.optim.SGD(module.parameters(), lr=1.0)
+    target = torch.zeros_like(seen)
+    target[:, 1], target[:, 3] = 0.25, -0.5
+    ((seen - target) ** 2).sum().backward()
+    optimiser.step()
+    # d/dx Σ (x - y)² over 2 traces and 6 time points
+    after = module()
+    assert torch.allclose(after[:, 1], torch.tensor(2 * 12 * 0.25))
+    assert torch.allclose(after[:, 3], torch.tensor(-2 * 12 * 0.5))
+    assert torch.equal(after[:, [0, 2, 4]], fixed[:, [0, 2, 4]])
+
+
+def test_features_without_learnable_entities_have_no_parameters():
+    assert not list(FeatureInputs(features()).parameters())
+
+
+def test_mean_and_spread_are_kept_with_the_weights_and_features_are_not():
+    trained, later = FeatureInputs(features(0)), FeatureInputs(features(1) + 100)
+    assert set(trained.state_dict()) == {"mean", "spread"}
+    later.load_state_dict(trained.state_dict())
+    expected = (features(1) + 100 - trained.mean) / trained.spread
+    assert torch.equal(later(), expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        (torch.zeros(2, 3, 4), {}, "axes"),
+        (torch.zeros(2, 3, 4, 1, dtype=torch.long), {}, "int64"),
+        (torch.zeros(2, 3, 4, 0), {}, "axes"),
+        (torch.full((2, 3, 4, 1), math.nan), {}, "finite"),
+        (torch.zeros(2, 3, 4, 1), {"present": torch.ones(2, 3, dtype=torch.bool)}, "presence"),
+        (torch.zeros(2, 3, 4, 1), {"present": torch.ones(2, 3, 4)}, "presence"),
+        (torch.zeros(2, 3, 4, 1), {"learnable": (3,)}, "0 to 2"),
+        (torch.zeros(2, 3, 4, 1), {"learnable": (-1,)}, "0 to 2"),
+        (torch.zeros(2, 3, 4, 1), {"learnable": (1, 1)}, "different"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(values, options, message):
+    with pytest.raises(DataError, match=message):
+        FeatureInputs(values, **options)
+
+
+# --- side by side ----------------------------------------------------------------------------
+
+
+def test_static_inputs_are_joined_with_timed_ones():
+    static = Embeddings(1, 5, 6, 2, time="static", generator=generator())
+    timed = FeatureInputs(features())
+    module = Joined(static, Joined(timed))
+    assert module.width == 5
+    seen = module()
+    assert seen.shape == (2, 5, 6, 5)
+    for trace in range(2):
+        for time in range(6):
+            assert torch.equal(seen[trace, :, time, :2], static()[0, :, 0])
+            assert torch.equal(seen[trace, :, time, 2:], timed()[trace, :, time])
+    assert len(list(module.parameters())) == 1
+
+
+def test_inputs_of_different_entities_are_not_joined():
+    module = Joined(Embeddings(1, 5, 6, 2), Embeddings(1, 4, 6, 2))
+    with pytest.raises(DataError, match=r"\(1, 5, 6\), \(1, 4, 6\)"):
+        module()
+    with pytest.raises(DataError, match="nothing"):
+        Joined()
+
+
+def test_all_inputs_move_with_their_module():
+    modules = nn.ModuleList(
+        [
+            Embeddings(1, 5, 6, 2, time="smooth"),
+            FeatureInputs(features(), learnable=(1,), present=torch.ones(2, 5, 6).bool()),
+        ]
+    ).double()
+    assert all(module().dtype == torch.float64 for module in modules)

@@ -1,0 +1,187 @@
+"""Learning from Python, in about ten lines."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow.csv as csv
+import pytest
+import torch
+
+import fotltn
+from fotltn.experiments.carped import generate, write
+from fotltn.learn.store import read_folder
+from tests.project.common import THEORY, project, same
+
+FEW = {"epochs": 5}
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """A folder with a theory and facts, as a user has them."""
+    folder = tmp_path_factory.mktemp("scene")
+    from importlib import resources
+
+    theory = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
+    (folder / "theory.fot").write_text(theory)
+    write(generate(4, 4, 12, seed=1, close=0.4), folder)
+    return folder
+
+
+def test_the_ten_lines(scene, tmp_path, monkeypatch):
+    monkeypatch.chdir(scene)
+    model = fotltn.train(
+        "theory.fot", facts=["facts.csv"], learn=["Stop", "Crossing"], train=0.5, training=FEW
+    )
+    found = model.metrics()
+    assert found is not None
+    assert 0 < found.mean["pr_auc"].value <= 1
+    assert model.ask("Stop(x)", at=3).tensor.shape == (1, 8, 1)
+    worst = model.violations("A1", top=5)
+    assert 0 < len(worst) <= 5
+    assert set(worst[0].binding) == {"x", "y"}
+    model.save(tmp_path / "model")
+    again = fotltn.load_model(tmp_path / "model")
+    assert isinstance(again, fotltn.Model)
+    assert again.violations("A1", top=5) == worst
+    assert again.config == model.config
+    assert model.grounding.open == ("Stop", "Crossing")
+    assert len(model.history) == 5
+
+
+def test_tables_in_memory_are_as_good_as_files(scene, tmp_path):
+    frame = csv.read_csv(scene / "facts.csv")
+    first = fotltn.train(
+        scene / "theory.fot", facts=scene / "facts.csv", learn="Stop", training=FEW
+    )
+    text = (scene / "theory.fot").read_text()
+    for theory, facts in (
+        (text, frame),
+        (fotltn.parse_theory(text), [frame.slice(0, 50), frame.slice(50)]),
+        (str(scene / "theory.fot"), frame.to_pydict()),
+    ):
+        model = fotltn.train(theory, facts=facts, learn=["Stop"], training=FEW)
+        assert same(model.ask("Stop(x)").tensor, first.ask("Stop(x)").tensor)
+        model.save(tmp_path / "model")
+        loaded = fotltn.load_model(tmp_path / "model")
+        assert same(loaded.ask("Stop(x)").tensor, first.ask("Stop(x)").tensor)
+
+
+def test_definitions_and_settings(scene):
+    model = fotltn.train(
+        scene / "theory.fot",
+        facts=[scene / "facts.csv"],
+        learn=["Stop"],
+        define={"Run(x)": "Car(x) & !Stop(x)", " OnSidewalk( x ) ": "Ped(x) & !Crossing(x)"},
+        predicates={"Crossing": {"kind": "logits", "scale": 0.5}},
+        exclusive=[["Car", "Ped"]],
+        data={"by": "entities", "flip": 0.2},
+        train=0.5,
+        semantics="stable-product",
+        p=3,
+        inputs={"agent": {"embedding": 4, "time": "static"}},
+        objective={"preset": "paper", "axiom_weights": {"A1": 2}},
+        training={**FEW, "rate": 0.01},
+        machine={"dtype": "float64"},
+        seed=7,
+    )
+    run, stop, car, ped = (model.ask(f"{n}(x)").tensor for n in ("Run", "Stop", "Car", "Ped"))
+    assert torch.allclose(run, car * (1 - stop), atol=1e-3)
+    assert torch.allclose(car + ped, torch.ones_like(car))
+    config = model.config
+    assert (config.semantics, config.p, config.dtype) == ("stable-product", 3.0, "float64")
+    assert (config.training.seed, config.data.seed, config.data.flip) == (7, 7, 0.2)
+    assert config.objective.axiom_weights["A1"].at(0) == 2
+    assert config.inputs["agent"].embedding == 4
+
+
+def test_test_facts_and_wide_tables_in_memory(scene):
+    frame = csv.read_csv(scene / "facts.csv")
+    split = frame.num_rows - 60
+    tested = [r["predicate"] != "Close" for r in frame.to_pylist()]
+    learned = frame.filter(tested)
+    model = fotltn.train(
+        scene / "theory.fot",
+        facts=[frame.filter([not t for t in tested]), learned.slice(40)],
+        test=learned.slice(0, 40),
+        wide=[
+            fotltn.Wide(
+                {"who": [f"{k}{i + 1}" for k in "cp" for i in range(4)], "size": [*range(8)]},
+                "agent", "who", features=["size"],
+            )
+        ],
+        learn=["Stop", "Crossing", "Run", "OnSidewalk", "Car", "Ped"],
+        training=FEW,
+    )  # fmt: skip
+    assert split > 0
+    assert model.world.test is not None
+    assert model.world.test.total == 40
+    assert model.world.features["agent"].names == ("size",)
+
+
+def test_a_project_by_its_folder_or_file(tmp_path):
+    folder = project(tmp_path)
+    seen: list[int] = []
+    first = fotltn.train(folder, on_epoch=lambda e: seen.append(e.number))
+    second = fotltn.train(str(folder / "project.toml"), checkpoints=tmp_path / "c")
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert same(first.ask("Stop(x)").tensor, second.ask("Stop(x)").tensor)
+
+
+def test_what_is_stored_names_no_files_of_tables_in_memory(scene, tmp_path):
+    frame = csv.read_csv(scene / "facts.csv")
+    model = fotltn.train(
+        (scene / "theory.fot").read_text(), facts=frame, learn=["Stop"], training=FEW
+    )
+    model.save(tmp_path / "model")
+    documents = read_folder(tmp_path / "model", kind="model").documents
+    assert 'file = "theory.fot"' in str(documents["project.toml"])
+    assert "facts = [" not in str(documents["project.toml"])
+
+
+WRONG: dict[str, tuple[dict[str, object], str]] = {
+    "an unknown predicate": ({"learn": ["Stpo"]}, "unknown predicate 'Stpo'"),
+    "a name that is none": ({"learn": [3]}, "learn: expected the name of a predicate, not 3"),
+    "no facts": ({"facts": []}, "there are no facts to learn from"),
+    "facts of numbers": ({"facts": 3}, "expected tables of facts, not 3"),
+    "a table of numbers": ({"facts": [3]}, "cannot read facts from a value of type 'int'"),
+    "a head": ({"define": {"Run(x": "Stop(x)"}}, "expected a head like 'Run(x)', not 'Run(x'"),
+    "a formula": ({"define": {"Run(x)": "Stop(x"}}, "expected"),
+    "an unknown setting": ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
+    "a setting of the wrong kind": ({"training": {"epochs": "3"}}, "expected a whole number"),
+    "settings that are none": ({"training": 3}, "training: expected settings by name, not 3"),
+    "a value that TOML lacks": ({"training": {"epochs": {1}}}, "'set' cannot be written"),
+    "a share": ({"train": 2}, "data.train: expected a number from 0 to 1, not 2"),
+    "p of a semantics that has none": ({"semantics": "product", "p": 2}, "'product' has no p"),
+    "a semantics": ({"semantics": "prodct"}, "did you mean 'product'?"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments(scene, case):
+    change, message = WRONG[case]
+    given: dict[str, Any] = {
+        "facts": [scene / "facts.csv"],
+        "learn": ["Stop"],
+        "training": FEW,
+    } | change
+    with pytest.raises(fotltn.FotError) as found:
+        fotltn.train(scene / "theory.fot", **given)
+    assert message in str(found.value)
+
+
+def test_a_project_says_everything_itself(tmp_path):
+    with pytest.raises(fotltn.DataError, match="which says everything itself"):
+        fotltn.train(project(tmp_path), learn=["Stop"])
+    with pytest.raises(fotltn.DataError, match="expected a theory, its file or its text"):
+        fotltn.train(3)  # type: ignore[arg-type]
+    with pytest.raises(fotltn.DataError, match="no project"):
+        fotltn.train(tmp_path / "no.toml")
+    with pytest.raises(fotltn.ParseError):
+        fotltn.train(THEORY + "axiom", facts={"predicate": ["Car"]})
+
+
+def test_the_package_loads_without_what_learns():
+    code = "import fotltn, sys; print('torch' in sys.modules, 'train' in dir(fotltn))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]

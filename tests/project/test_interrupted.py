@@ -1,0 +1,181 @@
+"""Training as a process of its own, interrupted and killed; run again, it ends as if it had not."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fotltn.cli.main import main
+from fotltn.errors import DataError
+from fotltn.project.config import read_config
+from fotltn.project.model import load_model
+from fotltn.project.train import InterruptedTrainingError, train, train_and_save
+from tests.project.common import changed, project
+
+EPOCHS = 400
+LONG = changed(("epochs = 6", f"epochs = {EPOCHS}"), ("rate = 0.02", "rate = 0.001"))
+SECONDS = 120  # only so that a hanging process fails
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "fotltn", "train", str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def digest(model: Path) -> dict[str, str]:
+    return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in model.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, str]:
+    """The model of a run that nothing disturbs."""
+    folder = project(tmp_path_factory.mktemp("undisturbed"), LONG)
+    process = start(folder)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, err
+    return digest(folder / "model")
+
+
+def until_checkpoints(folder: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until there is something to go on from."""
+    for _ in range(SECONDS * 100):
+        if any((folder / "model.checkpoints").glob("step-*")):
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    pytest.fail("there are no checkpoints")
+
+
+def test_control_c_keeps_the_state_and_says_how_to_go_on(tmp_path, undisturbed):
+    folder = project(tmp_path, LONG)
+    process = start(folder)
+    until_checkpoints(folder, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130
+    assert out == ""
+    assert "error: training was stopped after epoch " in err
+    assert f" of {EPOCHS}\n      = the same command goes on from there" in err
+    assert "Traceback" not in err
+    assert not (folder / "model").exists()
+    stopped = int(err.split("after epoch ")[1].split(" ")[0])
+    (latest,) = [
+        f.name for f in (folder / "model.checkpoints").iterdir() if f.name == f"step-{stopped:06d}"
+    ]
+    assert latest
+    again = start(folder)
+    out, err = again.communicate(timeout=SECONDS)
+    assert again.returncode == 0, err
+    assert digest(folder / "model") == undisturbed
+    assert not (folder / "model.checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_change_nothing(tmp_path, undisturbed):
+    folder = project(tmp_path, LONG)
+    draw = random.Random(5)
+    for _ in range(5):
+        process = start(folder)
+        if draw.random() < 0.8:
+            until_checkpoints(folder, process)
+        try:
+            process.communicate(timeout=draw.uniform(0, 3))
+            break  # it was done
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=SECONDS)
+    else:
+        assert not (folder / "model").exists()
+        process = start(folder)
+        _, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, err
+    assert digest(folder / "model") == undisturbed
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_the_old_model(tmp_path):
+    """It is there until the new one is."""
+    folder = project(tmp_path)
+    train_and_save(read_config(folder), folder / "model")
+    before = digest(folder / "model")
+    (folder / "project.toml").write_text(LONG)
+    process = start(folder)
+    until_checkpoints(folder, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=SECONDS)
+    assert digest(folder / "model") == before
+    assert load_model(folder / "model").config.training.epochs == 6
+
+
+# --- in this process --------------------------------------------------------------------------
+
+
+def test_stopping_and_going_on_in_this_process(tmp_path):
+    config = read_config(project(tmp_path))
+    whole = train(config)
+    seen: list[int] = []
+    with pytest.raises(InterruptedTrainingError, match="stopped after epoch 2 of 6"):
+        train(
+            config, checkpoints=tmp_path / "c", stop=lambda: len(seen) >= 2,
+            on_epoch=lambda e: seen.append(e.number),
+        )  # fmt: skip
+    seen.clear()
+    model = train(config, checkpoints=tmp_path / "c", on_epoch=lambda e: seen.append(e.number))
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert model.history == whole.history
+    model.save(tmp_path / "a")
+    whole.save(tmp_path / "b")
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+def test_a_damaged_checkpoint_is_told_and_does_no_harm(tmp_path, capsys, monkeypatch):
+    folder = project(tmp_path)
+    config = read_config(folder)
+    checkpoints = folder / "model.checkpoints"
+    for count in (2, 4):
+        seen: list[int] = []
+        with pytest.raises(InterruptedTrainingError):
+            train(
+                config, checkpoints=checkpoints, stop=lambda: len(seen) >= count,  # noqa: B023
+                on_epoch=lambda e: seen.append(e.number),  # noqa: B023
+            )  # fmt: skip
+    weights = checkpoints / "step-000004" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-7])
+    monkeypatch.setattr(sys, "argv", ["fotltn", "train", str(folder)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    assert "warning: cannot read " in capsys.readouterr().err
+    train(config).save(tmp_path / "whole")
+    assert digest(folder / "model") == digest(tmp_path / "whole")
+
+
+def test_checkpoints_of_other_settings_are_refused_unless_forgotten(tmp_path):
+    folder = project(tmp_path)
+    config = read_config(folder)
+    with pytest.raises(InterruptedTrainingError):
+        train(config, checkpoints=folder / "model.checkpoints", stop=lambda: True)
+    project(folder, changed(("rate = 0.02", "rate = 0.01")))
+    with pytest.raises(DataError, match=r"checkpoints .* are of another task or other settings"):
+        train_and_save(read_config(folder), folder / "model")
+    train_and_save(read_config(folder), folder / "model", fresh=True)
+    assert load_model(folder / "model").config.training.rate == 0.01
+
+
+def test_other_given_facts_are_another_task(tmp_path):
+    folder = project(tmp_path)
+    with pytest.raises(InterruptedTrainingError):
+        train(read_config(folder), checkpoints=folder / "c", stop=lambda: True)
+    text = (folder / "facts.csv").read_text()
+    (folder / "facts.csv").write_text(text.replace("Car,a1,,,r1,1", "Car,a1,,,r1,0"))
+    with pytest.raises(DataError, match="another task"):
+        train(read_config(folder), checkpoints=folder / "c")
