@@ -107,7 +107,7 @@ class _Builder:
         self.given = given
         self.worth = worth
         self.steps: dict[e.Expr, Step] = {}
-        self.twins = Twins()
+        self.twins = Twins(sizes.cuts)
         self.expansions: dict[e.Reduce, tuple[e.Expr, str] | None] = {}
         self.held = 0
         self.passing = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 from fotltn.algebra import expr as e
+from fotltn.logic.core import Axis
 from fotltn.plan.plan import Route, Step
 
 _ROUTES = {Route.POINTWISE, Route.SHIFT, Route.SCAN, Route.POINT, Route.PAIRS}
@@ -13,8 +14,9 @@ _ROUTES = {Route.POINTWISE, Route.SHIFT, Route.SCAN, Route.POINT, Route.PAIRS}
 class Twins:
     """Numbers for shapes; two parts of one number differ in the name of an axis alone."""
 
-    def __init__(self) -> None:
-        """Nothing is known yet."""
+    def __init__(self, cut: Collection[Axis] = ()) -> None:
+        """Nothing is known yet; axes that are `cut` have no twins, being parts of others."""
+        self._cut = frozenset(cut)
         self._numbers: dict[Hashable, int] = {}
         self._shapes: dict[e.Expr, int] = {}
         self._first: dict[int, e.Expr] = {}
@@ -31,6 +33,8 @@ class Twins:
 
     def _key(self, step: Step) -> Hashable | None:
         node = step.node
+        if node.axes & self._cut:
+            return None
         if step.route is Route.TABLE:
             assert isinstance(node, e.Leaf)
             axes = e.own_axes(node)
