@@ -36,8 +36,8 @@ This page is the program's own help, collected by `docs/generate.py`.
 
 Results go to standard output, warnings and errors to standard error. With `--json` an error is a
 JSON document on standard output too. The exit status is 0 if the command did what it was asked,
-1 if the input has errors, and 2 if the command was called wrongly. `python -m fotltn` is the same
-program.
+1 if the input has errors, 2 if the command was called wrongly, and 130 if it was interrupted.
+`python -m fotltn` is the same program.
 """
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,14 +24,20 @@ def reproduce(
         "reproduction"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="One data set, three fractions, three repetitions.")
+        bool,
+        typer.Option(
+            "--quick", help="CarPed35K, three fractions, three repetitions, 100 epochs: minutes."
+        ),
     ] = False,
     device: Annotated[
         str, typer.Option("--device", help="cpu, or cuda: then many runs are one computation.")
     ] = "cpu",
     processes: Annotated[
-        int, typer.Option("--processes", min=1, help="On a CPU, how many at a time.")
-    ] = os.cpu_count() or 1,
+        int | None,
+        typer.Option(
+            "--processes", min=1, help="How many runs at a time, on a CPU; by default, its cores."
+        ),
+    ] = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="CarPed35K or CarPed180K; repeatable.")
     ] = None,
@@ -37,6 +45,14 @@ def reproduce(
         list[str] | None,
         typer.Option("--method", help="FOT-LTN+BK, FOT-LTN or HTGNN; repeatable."),
     ] = None,
+    fraction: Annotated[
+        list[float] | None,
+        typer.Option("--fraction", help="A share of the facts to learn from; repeatable."),
+    ] = None,
+    repetitions: Annotated[
+        int | None, typer.Option("--repetitions", min=1, help="Runs of each cell.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="At most.")] = None,
     limit: Annotated[
         bool, typer.Option("--limit/--no-limit", help="Also sample the Bayes limit.")
     ] = True,
@@ -45,48 +61,44 @@ def reproduce(
     """Reproduce the paper: 480 runs, its tables and its figure, ours beside theirs.
 
     Runs that are on record in the folder are not run again, so that an interrupted reproduction
-    goes on where it was.
+    goes on where it was. Tables and figures show all that is on record.
     """
-    from fotltn.errors import DataError, did_you_mean, listing
+    from fotltn.errors import DataError
+    from fotltn.experiments import reproduce as version
     from fotltn.experiments.protocol import DATA, FRACTIONS, METHODS, READING, REPETITIONS, grid
-    from fotltn.experiments.reproduce import (
-        QUICK_FRACTIONS,
-        QUICK_REPETITIONS,
-        background,
-        bayes,
-    )
-    from fotltn.experiments.reproduce import quick as smaller
     from fotltn.experiments.sweep import sweep
-    from fotltn.report.records import read
+    from fotltn.report.records import read, write
     from fotltn.report.write import write_report
 
-    names = tuple(data or (["CarPed35K"] if quick else DATA))
-    methods = tuple(method or METHODS)
-    for what, given, known in (("data set", names, DATA), ("method", methods, METHODS)):
-        for name in given:
-            if name not in known:
-                hint = did_you_mean(name, known) or f"there are {listing(known)}"
-                raise DataError(f"unknown {what} '{name}'; {hint}")
-    fractions = QUICK_FRACTIONS if quick else FRACTIONS
-    repetitions = QUICK_REPETITIONS if quick else REPETITIONS
-    setting = smaller() if quick else READING
+    if find_spec("matplotlib") is None:
+        raise DataError("figures need matplotlib: pip install matplotlib")
+    version.check_device(device)
+    names = tuple(data or (version.QUICK_DATA if quick else DATA))
+    fractions = tuple(fraction or (version.QUICK_FRACTIONS if quick else FRACTIONS))
+    count = repetitions or (version.QUICK_REPETITIONS if quick else REPETITIONS)
+    setting = replace(READING, epochs=epochs or (version.QUICK_EPOCHS if quick else READING.epochs))
+    wanted = list(grid(names, tuple(method or METHODS), fractions, count))
     runs, limits = folder / "runs.jsonl", folder / "limit.jsonl"
     began = time.perf_counter()
     with _Progress(quiet=as_json) as progress:
-        count = sweep(
-            grid(names, methods, fractions, repetitions), setting, runs, device=device,
-            processes=processes, on_batch=progress.batch,
+        new = sweep(
+            wanted, setting, runs, device=device, processes=processes or os.cpu_count() or 1,
+            on_batch=progress.batch,
         )  # fmt: skip
         if limit:
-            progress.say("sampling the Bayes limit")
-            bayes(names, fractions, repetitions, limits, setting=setting, device=device)
+            progress.start("sampling the Bayes limit")
+            new += version.bayes(
+                names, fractions, count, limits, setting=setting, device=device,
+                on_done=progress.show,
+            )  # fmt: skip
     taken = time.perf_counter() - began
     found = read(runs, limits) if limits.exists() else read(runs)
-    known_facts = background(names)
-    files = write_report(found, folder / "report", **known_facts)
+    known = version.background([n for n in DATA if n in {one.data for one in found}])
+    records = write(found, folder / "records.parquet")
+    files = (records, *write_report(found, folder / "report", **known))
     if as_json:
         emit_json({
-            "ok": True, "runs": len(found), "new": count, "seconds": taken,
+            "ok": True, "runs": len(found), "new": new, "seconds": taken,
             "files": [str(f) for f in files],
         })  # fmt: skip
         return
@@ -95,10 +107,10 @@ def reproduce(
 
     for metric in ("pr_auc", "kb_sat"):
         print(as_text(results_table(
-            found, metric, truth=known_facts["truth"], all_false=known_facts["all_false"]
+            found, metric, truth=known["truth"], all_false=known["all_false"]
         )))  # fmt: skip
         print()
-    print(f"{count} runs in {taken:.0f} s; {len(files)} files in {folder / 'report'}")
+    print(f"{new} of {len(found)} runs done now, in {taken:.0f} s; {len(files)} files in {folder}")
 
 
 class _Progress:
@@ -117,7 +129,9 @@ class _Progress:
         self.console = Console(stderr=True, quiet=quiet)
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("runs"), TimeRemainingColumn(), console=self.console, disable=quiet,
+            TextColumn("runs"), TimeRemainingColumn(), console=self.console,
+            disable=quiet or not self.console.is_terminal,
+            speed_estimate_period=3600,  # a run may take minutes
         )  # fmt: skip
         self.task = self.bar.add_task("running", total=None)
 
@@ -128,17 +142,25 @@ class _Progress:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
+    def start(self, text: str) -> None:
+        """Begin with something else."""
+        self.bar.remove_task(self.task)
+        self.task = self.bar.add_task(text, total=None)
+        self.say(text)
+
     def say(self, text: str) -> None:
-        """Say what is done now."""
-        self.bar.update(self.task, description=text)
+        """Print a line, where there is no bar."""
+        if not self.console.is_terminal:
+            self.console.print(text)
+
+    def show(self, done: int, total: int) -> None:
+        """Show how far it is."""
+        self.bar.update(self.task, completed=done, total=total)
 
     def batch(
         self, group: Sequence[Run], found: Sequence[dict[str, Any]], done: int, total: int
     ) -> None:
         """Show a batch that is done."""
         first, mean = group[0], sum(r["pr_auc"] for r in found) / len(found)
-        self.bar.update(self.task, completed=done, total=total)
-        if not self.console.is_terminal:
-            self.console.print(
-                f"{done} of {total} runs: {first.data}, {first.method}, PR-AUC {mean:.3f}"
-            )
+        self.show(done, total)
+        self.say(f"{done} of {total} runs: {first.data}, {first.method}, PR-AUC {mean:.3f}")

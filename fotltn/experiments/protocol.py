@@ -5,6 +5,7 @@ What the paper does not state is a `Setting`, the same for all fractions and bot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,6 +20,7 @@ from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.semantics.config import named
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
@@ -28,6 +30,7 @@ METHODS = ("FOT-LTN+BK", "FOT-LTN", "HTGNN")
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 REPETITIONS = 10
 FLIPS = 0.1
+TYPES = ("once", "all", "every step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +41,23 @@ class Setting:
         scale: the standard deviation of initial embeddings.
         types: type facts are stated "once" for each agent, and sampled like all others; or "all"
             of them are training facts, and test facts, too; or they are stated, sampled and
-            flipped at "every step".
+            flipped at "every step", while those to test on are as for "once", so that the type of
+            an agent to test on may be stated at some steps. All other facts to learn from and to
+            test on are different ones in any case.
         flip_types: whether type facts are flipped like all others.
-        patience: epochs without a better loss on the training facts.
+        patience: epochs without a better loss after which a run stops.
         epochs: at most.
         rate: of learning.
         p: the exponent of all means.
-        keep_best: predictions are those of the best epoch, not of the last.
+        keep_best: predictions are those of the best epoch, not those after the last.
         semantics: of the axioms, by name; "ltn" has the projections away from 0 and 1.
         watch: the share of the training facts that is not learned from, but watched for early
             stopping; 0: the training loss is watched.
         holdout: the share of the (noisy) training facts that takes the place of the test facts, to
             choose a setting by; 0 for none.
+
+    Raises:
+        DataError: a value makes no sense.
     """
 
     scale: float = 1.0
@@ -64,6 +72,24 @@ class Setting:
     watch: float = 0.0
     holdout: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if self.types not in TYPES:
+            hint = did_you_mean(self.types, TYPES) or f"there are {listing(TYPES)}"
+            raise DataError(f"type facts are not stated '{self.types}'; {hint}")
+        named(self.semantics).with_p(self.p)
+        for what, count in (("epochs", self.epochs), ("patience", self.patience)):
+            if count < 1:
+                raise DataError(f"{what} is a whole number from 1, not {count}")
+        for what, share in (("watch", self.watch), ("holdout", self.holdout)):
+            if not 0 <= share < 1:
+                raise DataError(f"the share to {what} lies in [0, 1), not at {share}")
+        if not (0 <= self.scale < math.inf and 0 < self.rate < math.inf):
+            raise DataError(
+                f"the scale is a number from 0, the rate one above 0, not {self.scale} and "
+                f"{self.rate}"
+            )
+
 
 #: The reading that the reproduction takes: embeddings as PyTorch draws them by default; type facts,
 #: which are the nodes' types in HTGNN's graph, known to all methods.
@@ -72,12 +98,29 @@ READING = Setting(scale=1.0, types="all", flip_types=False)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: a data set, a method, the share of facts that it learns from, and a repetition."""
+    """One run: a data set, a method, the share of facts that it learns from, and a repetition.
+
+    The share is in whole percents, so that no two runs of a method have the same seed.
+
+    Raises:
+        DataError: there is no such data set, or a number is out of range.
+    """
 
     data: str
     method: str
     fraction: float
     repetition: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        _known_data(self.data)
+        if not 0 < self.fraction < 1 or round(self.fraction, 2) != self.fraction:
+            raise DataError(
+                f"a fraction of the facts is in whole percents from 0.01 to 0.99, not "
+                f"{self.fraction}"
+            )
+        if self.repetition < 0:
+            raise DataError(f"repetitions are counted from 0, not {self.repetition}")
 
     @property
     def seed(self) -> int:
@@ -108,12 +151,16 @@ def theory() -> CheckedTheory:
     return check(parse_theory(text, source="carped.fot"))
 
 
-@cache
-def world(name: str) -> World:
-    """A data set by name; there is one scene of each size."""
+def _known_data(name: str) -> None:
     if name not in DATA:
         hint = did_you_mean(name, DATA) or f"there are {listing(DATA)}"
         raise DataError(f"unknown data set '{name}'; {hint}")
+
+
+@cache
+def world(name: str) -> World:
+    """A data set by name; there is one scene of each size."""
+    _known_data(name)
     scene = generate(*DATA[name], seed=0)
     found = read_facts([facts(scene)], theory().signature, horizon=scene.size.steps)
     every = labels(found, theory().signature, LEARNED, dtype=torch.float32)
@@ -122,7 +169,9 @@ def world(name: str) -> World:
     first, second, time = np.nonzero(scene.tables()["Close"])
     index = torch.from_numpy(np.stack([np.zeros_like(time), first, second, time]))
     agents, steps = len(names), scene.size.steps
-    close = sparse_table(index, None, (1, agents, agents, steps))
+    close = sparse_table(
+        index, torch.ones(len(time), dtype=torch.float32), (1, agents, agents, steps)
+    )
     given = Interpretation(
         {"agent": agents},
         torch.tensor([steps]),
@@ -134,7 +183,7 @@ def world(name: str) -> World:
 
 
 def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
-    """The facts that a run learns from, a tenth of them flipped, and the clean rest."""
+    """The facts that a run learns from, each flipped with probability 0.1, and the clean rest."""
     train, test = split(world(run.data).every, run.fraction, by="facts", seed=run.seed)
     if setting.types == "every step":
         train = _at_every_step(train, run)
@@ -178,9 +227,16 @@ def grid(
     fractions: tuple[float, ...] = FRACTIONS,
     repetitions: int = REPETITIONS,
 ) -> Iterator[Run]:
-    """All runs, those of one data set and method together."""
+    """All runs, those of one data set and method together.
+
+    Raises:
+        DataError: a method or data set is unknown, or a fraction is out of range.
+    """
     for name in data:
         for method in methods:
+            if method not in METHODS:
+                hint = did_you_mean(method, METHODS) or f"there are {listing(METHODS)}"
+                raise DataError(f"unknown method '{method}'; {hint}")
             for fraction in fractions:
                 for repetition in range(repetitions):
                     yield Run(name, method, fraction, repetition)

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fotltn.experiments.bayes import limits
+from fotltn.errors import DataError
+from fotltn.experiments.bayes import BURN_IN, CHAINS, LabelsOf, limits
 from fotltn.experiments.carped import LEARNED, statistics
-from fotltn.experiments.protocol import DATA, READING, Run, Setting, facts_of, world
+from fotltn.experiments.protocol import DATA, FLIPS, READING, Run, Setting, facts_of, world
+from fotltn.experiments.sweep import Key, append, done
 from fotltn.learn.metrics import kb_sat
 from fotltn.learn.sweep import axiom_values
 from fotltn.semantics.config import STABLE_PRODUCT
 
 #: A small version that still means something: one data set, three fractions, three repetitions.
+QUICK_DATA = ("CarPed35K",)
 QUICK_FRACTIONS = (0.1, 0.4, 0.8)
 QUICK_REPETITIONS = 3
+QUICK_EPOCHS = 100
+
+#: The method of a record of the Bayes limit.
+LIMIT = "Bayes limit"
 
 
-def quick(setting: Setting = READING) -> Setting:
-    """The setting of the small version."""
-    return replace(setting, epochs=200)
+def check_device(device: str) -> None:
+    """Refuse a device that is not here.
+
+    Raises:
+        DataError: there is no such device, or it is neither a CPU nor a GPU of NVIDIA.
+    """
+    try:
+        found = torch.device(device)
+        if found.type not in ("cpu", "cuda"):
+            raise RuntimeError("expected cpu or cuda")
+        torch.zeros(1, device=found)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0][:200]
+        if first.startswith("Expected one of"):  # followed by all devices that PyTorch knows of
+            first = "expected cpu or cuda"
+        raise DataError(f"the device '{device}' cannot be used: {first}") from None
 
 
 def truth_values(name: str, *, state: str = "truth") -> dict[str, float]:
@@ -65,24 +84,50 @@ def bayes(
     *,
     setting: Setting = READING,
     device: str = "cpu",
-) -> None:
-    """Add the records of the Bayes limit that a file lacks."""
-    known = set()
-    if path.exists():
-        for line in path.read_text("utf-8").splitlines():
-            one = json.loads(line)
-            known.add((one["data"], one["fraction"], one["repetition"]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        for name in names:
+    on_done: Callable[[int, int], None] | None = None,
+) -> int:
+    """Add the records of the Bayes limit that a file lacks.
 
-            def labels_of(fraction: float, repetition: int, name: str = name) -> Any:
-                return facts_of(Run(name, "Bayes limit", fraction, repetition), setting)
+    Args:
+        names: of data sets.
+        fractions: of the facts to learn from.
+        repetitions: how many.
+        path: a JSON Lines file; the records of a fraction are added when they are done.
+        setting: which facts are learned from.
+        device: where to compute.
+        on_done: is told how many records there are, and of how many.
 
-            for fraction in fractions:
-                left = [r for r in range(repetitions) if (name, fraction, r) not in known]
-                for one in limits(
-                    world(name).scene, name, labels_of, [fraction], left, device=device
-                ):
-                    file.write(json.dumps(one) + "\n")
-                    file.flush()
+    Returns:
+        How many were added.
+
+    Raises:
+        DataError: the record is of another setting or something else, or cannot be written.
+    """
+    known = done(path, {"flip_rate": FLIPS, "burn_in": BURN_IN, "chains": CHAINS})
+    wanted = [
+        (name, fraction, [r for r in range(repetitions) if _limit(name, fraction, r) not in known])
+        for name in names
+        for fraction in fractions
+    ]
+    total = len(wanted) * repetitions
+    added = sum(len(left) for *_, left in wanted)
+    count = total - added
+    for name, fraction, left in wanted:
+        if not left:
+            continue
+        append(path, list(limits(
+            world(name).scene, name, _labels_of(name, setting), [fraction], left,
+            flip_rate=FLIPS, device=device,
+        )))  # fmt: skip
+        count += len(left)
+        if on_done is not None:
+            on_done(count, total)
+    return added
+
+
+def _limit(name: str, fraction: float, repetition: int) -> Key:
+    return (name, LIMIT, fraction, repetition)
+
+
+def _labels_of(name: str, setting: Setting) -> LabelsOf:
+    return lambda fraction, repetition: facts_of(Run(name, LIMIT, fraction, repetition), setting)

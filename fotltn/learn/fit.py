@@ -17,7 +17,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import parts
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
 from fotltn.learn.identity import identity
-from fotltn.learn.objective import Flips, Losses, axiom_loss, fact_loss, losses
+from fotltn.learn.objective import Flips, Losses, axiom_loss, fact_loss, losses, prior_loss
 from fotltn.learn.packing import (
     flatten,
     pack_generators,
@@ -202,15 +202,16 @@ class _Fit:
         task, objective = self.task, self.task.objective
         model = task.grounding(part)
         facts = fact_loss(objective, self._labels(part), model, epoch, self.flips())
+        prior = prior_loss(objective, task.grounding.parameters(), self.labels.total)
         if objective.axioms == "none" or not task.axioms.names:
-            return losses(objective, facts, None, epoch), None
+            return losses(objective, facts, None, epoch, prior), None
         logs = objective.axioms == "log" and task.axioms.semantics.log_space
         key = 0 if part is None else part.key
         values = task.axioms.values(model, epoch=epoch, key=key, log=logs)
         weights = task.axioms.weights(objective.axiom_weights, epoch).to(values)
         axioms = axiom_loss(objective, values, weights, epoch, logs=logs)
         degrees = values.detach().exp() if logs else values.detach()
-        return losses(objective, facts, axioms, epoch), degrees
+        return losses(objective, facts, axioms, epoch, prior), degrees
 
     def _labels(self, part: Part | None) -> Labels:
         if part is None:

@@ -13,7 +13,7 @@ axioms have as many traces; if the exponents differ, the two differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -54,6 +54,10 @@ class Objective:
         flips: the rate of flipped labels, for "noise-aware"; it is where learning starts, if it
             is to be learned.
         learn_flips: learn the rate, for "noise-aware".
+        missed: the rate of true facts that are labelled false, if it is another.
+        invented: the rate of false facts that are labelled true, if it is another.
+        prior: how strongly parameters are drawn to 0: the weight of the sum of their squares,
+            against the sum over all labelled facts. For "sum" only.
         axiom_weights: by axiom; others have the weight that the theory gives them.
         fact_weights: by predicate; others have weight 1.
         fact_p: exponents by predicate for "satisfaction"; others have `p`.
@@ -66,6 +70,9 @@ class Objective:
     weight: Schedule = _ONE
     flips: float = 0.1
     learn_flips: bool = False
+    missed: float | None = None
+    invented: float | None = None
+    prior: float = 0.0
     axiom_weights: Mapping[str, Schedule] = field(default_factory=dict)
     fact_weights: Mapping[str, Schedule] = field(default_factory=dict)
     fact_p: Mapping[str, Schedule] = field(default_factory=dict)
@@ -90,6 +97,15 @@ class Objective:
             raise DataError(f"the rate of flipped labels lies between 0 and 0.5, not {self.flips}")
         if self.learn_flips and self.facts != "noise-aware":
             raise DataError(f"a rate of flips is learned by 'noise-aware', not by '{self.facts}'")
+        for rate in (self.missed, self.invented):
+            if rate is not None and not 0 <= rate < 1:
+                raise DataError(f"a rate of wrong labels lies in [0, 1), not at {rate}")
+        if self.learn_flips and (self.missed is not None or self.invented is not None):
+            raise DataError("one rate of flips is learned; 'missed' and 'invented' are given")
+        if not 0 <= self.prior < math.inf:
+            raise DataError(f"the weight of a prior is a finite number from 0 on, not {self.prior}")
+        if self.prior and self.together != "sum":
+            raise DataError("a prior is added to a sum of losses (together = 'sum')")
         for exponent in (self.p, *self.fact_p.values()):
             if not all(1 <= p < math.inf for _, p in exponent.points):
                 raise DataError(f"p is a finite number from 1 on, not {exponent.as_json()}")
@@ -111,6 +127,10 @@ class Objective:
 PAPER = Objective()
 #: The paper's ablation: facts alone.
 FACTS_ONLY = Objective(axioms="none")
+#: What we recommend: a likelihood that knows of wrong labels, axioms beside it, a weak prior.
+RECIPE = Objective(
+    facts="noise-aware", axioms="log", together="sum", weight=Schedule(((0.0, 0.3),)), prior=0.003
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +209,9 @@ def fact_loss(
             case "cross-entropy":
                 share = _cross_entropy(truth, degrees)
             case "noise-aware":
-                share = _cross_entropy(truth, (1 - flips) * degrees + flips * (1 - degrees))
+                missed = flips if objective.missed is None else objective.missed
+                invented = flips if objective.invented is None else objective.invented
+                share = _cross_entropy(truth, (1 - missed) * degrees + invented * (1 - degrees))
         shares.append(share)
         counts.append(weight * len(truth))
     if not shares:
@@ -237,12 +259,27 @@ def axiom_loss(
     return mean_error(values, spread, objective.p.at(epoch))
 
 
-def losses(objective: Objective, facts: Tensor, axioms: Tensor | None, epoch: float) -> Losses:
-    """The loss of both parts."""
+def prior_loss(objective: Objective, parameters: Iterable[Tensor], facts: int) -> Tensor | None:
+    """How far parameters are from 0, as a share of the loss of so many facts; None without."""
+    if not objective.prior:
+        return None
+    squares = torch.stack([p.square().sum() for p in parameters]).sum()
+    return objective.prior * squares / max(1, facts)
+
+
+def losses(
+    objective: Objective,
+    facts: Tensor,
+    axioms: Tensor | None,
+    epoch: float,
+    prior: Tensor | None = None,
+) -> Losses:
+    """The loss of all parts."""
+    alone = facts if prior is None else facts + prior
     if axioms is None or objective.axioms == "none":
-        return Losses(facts, facts, None)
+        return Losses(alone, facts, None)
     if objective.together == "sum":
-        return Losses(facts + objective.weight.at(epoch) * axioms, facts, axioms)
+        return Losses(alone + objective.weight.at(epoch) * axioms, facts, axioms)
     both = torch.stack([facts.to(axioms.dtype), axioms])
     error = mean_error(1 - both, torch.ones_like(both), objective.p.at(epoch))
     return Losses(error, facts, axioms)

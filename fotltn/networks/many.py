@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.networks.predicates import ACTIVATIONS
 
 
@@ -16,6 +17,17 @@ class ManyMLP(nn.Module):
 
     With one trace for each of several runs of an experiment, they are trained at once, and none
     has to do with the others.
+
+    Args:
+        count: of traces.
+        width: of a vector.
+        hidden: the widths of hidden layers.
+        outputs: how many.
+        activation: between layers, by name.
+        generator: of the initial weights, which are drawn trace by trace.
+
+    Raises:
+        DataError: a width or the count is below 1, or the activation is not known.
     """
 
     def __init__(
@@ -28,8 +40,16 @@ class ManyMLP(nn.Module):
         activation: str = "elu",
         generator: torch.Generator | None = None,
     ) -> None:
-        """Draw initial weights, trace by trace."""
+        """Draw initial weights."""
         super().__init__()
+        if min(count, width, *hidden, outputs) < 1:
+            raise DataError(
+                f"{count} networks with layers of widths {[width, *hidden, outputs]}: all of these "
+                "are whole numbers from 1"
+            )
+        if activation not in ACTIVATIONS:
+            hint = did_you_mean(activation, ACTIVATIONS) or f"there are {listing(ACTIVATIONS)}"
+            raise DataError(f"unknown activation '{activation}'; {hint}")
         sizes = list(pairwise([width, *hidden, outputs]))
         self.weights = nn.ParameterList(torch.empty(count, a, b) for a, b in sizes)
         self.biases = nn.ParameterList(torch.empty(count, 1, b) for _, b in sizes)
@@ -48,7 +68,7 @@ class ManyMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Each trace through its own network."""
         lead = x.shape[:-1]
-        flat = x.flatten(1, -2)
+        flat = x.reshape(x.shape[0], lead[1:].numel(), x.shape[-1])
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             flat = torch.baddbmm(bias, flat, weight)
             if i < len(self.weights) - 1:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from fotltn.errors import DataError, Diagnostic, Source, did_you_mean, listing
 from fotltn.grounding.merge import Conflict
 from fotltn.learn.batches import Batches
-from fotltn.learn.objective import FACTS_ONLY, PAPER, AxiomLoss, FactLoss, Objective
+from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, AxiomLoss, FactLoss, Objective
 from fotltn.learn.schedule import Schedule, schedule
 from fotltn.learn.store import MANIFEST
 from fotltn.learn.task import OPTIMISERS, Training
@@ -22,6 +22,9 @@ from fotltn.semantics.config import SEMANTICS
 FILE = "project.toml"
 
 M = TypeVar("M")
+
+#: Objectives by name.
+PRESETS = {"paper": PAPER, "recipe": RECIPE, "facts-only": FACTS_ONLY}
 
 KINDS = ("facts", "network", "logits", "formula")
 
@@ -310,8 +313,7 @@ def _group(table: Table) -> GroupConfig:
 
 
 def _objective(table: Table) -> tuple[Objective, dict[str, Schedule]]:
-    preset = table.choice("preset", ("paper", "facts-only"), "paper")
-    base = PAPER if preset == "paper" else FACTS_ONLY
+    base = PRESETS[table.choice("preset", PRESETS, "paper")]
     parts: dict[str, Any] = {
         "facts": table.choice("facts", get_args(FactLoss), base.facts),
         "axioms": table.choice("axioms", get_args(AxiomLoss), base.axioms),
@@ -320,11 +322,19 @@ def _objective(table: Table) -> tuple[Objective, dict[str, Schedule]]:
         "weight": _schedule(table, "weight", base.weight),
         "flips": table.number("flips", base.flips, low=0, high=0.5),
         "learn_flips": table.flag("learn_flips", base.learn_flips),
+        "missed": table.number("missed", 0.0, low=0, high=1)
+        if table.has("missed")
+        else base.missed,
+        "invented": table.number("invented", 0.0, low=0, high=1)
+        if table.has("invented")
+        else base.invented,
+        "prior": table.number("prior", base.prior, low=0),
         "axiom_weights": _schedules(table.table("axiom_weights")),
         "fact_weights": _schedules(table.table("fact_weights")),
         "fact_p": _schedules(table.table("fact_p"), low=1),
     }
     axiom_p = _schedules(table.table("axiom_p"), low=1)
+    table.taken |= {"missed", "invented"}
     table.finish()
     return _made(table, Objective, parts), axiom_p
 

@@ -1,0 +1,43 @@
+"""Draw `docs/demo.svg`: what `make demo` prints, as a picture.
+
+    python docs/demo_picture.py [--epochs N]
+
+It trains as the demo does, about a minute, so that it is not part of `docs/generate.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+DOCS = Path(__file__).resolve().parent
+WIDTH = 100
+FONTS = "DejaVu Sans Mono, Menlo, Consolas, monospace"
+
+
+def main() -> None:
+    """Run the demo with the arguments of this program, and keep what it prints."""
+    sys.path.insert(0, str(DOCS.parent / "examples" / "crossing"))
+    import demo
+
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        demo.console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
+        demo.main()
+    picture = demo.console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
+    (DOCS / "demo.svg").write_text(local(picture), "utf-8")
+
+
+def local(picture: str) -> str:
+    """The picture with fonts that are there, not fetched from elsewhere."""
+    picture = re.sub(r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    picture = re.sub(r"font-family: [^;]*;", f"font-family: {FONTS};", picture)
+    return "\n".join(line.rstrip() for line in picture.splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The page about settings names every key of a project's file, with its default."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fotltn.learn.batches import Batches
+from fotltn.learn.objective import Objective
+from fotltn.learn.schedule import Schedule
+from fotltn.learn.task import Training
+from fotltn.project.config import (
+    PRESETS,
+    Config,
+    DataConfig,
+    GroupConfig,
+    InputConfig,
+    PredicateConfig,
+    WideConfig,
+    read_config,
+)
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+NONE = object()
+
+
+def shown() -> dict[str, dict[str, Any]]:
+    """By table, the keys that the page has, with their defaults."""
+    found: dict[str, dict[str, Any]] = {}
+    text = PAGE.read_text("utf-8")
+    for title, body in re.findall(
+        r"^## (\[.+?\]+)\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL
+    ):
+        rows = re.findall(r"^\| `(\w+)` \| (?:`(.+?)`)? ?\| ", body, re.MULTILINE)
+        found[title] = {
+            key: tomllib.loads(f"x = {default}")["x"] if default else NONE for key, default in rows
+        }
+    return found
+
+
+def fields(kind: Any, /, **more: Any) -> dict[str, Any]:
+    """The fields of a dataclass with their defaults."""
+    return {f.name: _default(f) for f in dataclasses.fields(kind)} | more
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if isinstance(value, Schedule):
+        value = value.as_json()
+    if value is dataclasses.MISSING or value is None or value == "":
+        return NONE
+    return list(value) if isinstance(value, tuple) else value
+
+
+def expected() -> dict[str, dict[str, Any]]:
+    """The tables of a file, as the program reads them."""
+    config = fields(Config)
+    return {
+        "[theory]": {"file": NONE, "semantics": "stable-product", "p": NONE},
+        "[data]": fields(DataConfig, wide=NONE),
+        "[[data.wide]]": fields(
+            WideConfig, predicates={}, arguments={}, features=[], categories={}
+        ),
+        "[inputs.SORT]": fields(InputConfig),
+        "[predicates]": fields(PredicateConfig, kind="network"),
+        "[[exclusive]]": fields(GroupConfig),
+        "[objective]": fields(Objective, preset="paper", axiom_p={}),
+        "[training]": fields(Training),
+        "[training.batches]": fields(Batches, by="traces", size=32),
+        "[machine]": {key: config[key] for key in ("compile", "device", "dtype")},
+        "[output]": {"model": config["model"]},
+    }
+
+
+@pytest.mark.parametrize("table", expected())
+def test_every_key_is_shown_with_its_default(table):
+    assert shown()[table] == expected()[table]
+
+
+def test_all_tables_are_shown():
+    assert list(shown()) == list(expected())
+
+
+def test_presets_are_named():
+    row = re.search(r"^\| `preset` .*$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert row is not None
+    assert all(f"`{name}`" in row[0].replace('"', "") for name in PRESETS)
+
+
+def test_shown_defaults_are_what_an_empty_file_means(tmp_path):
+    lines = []
+    for table, keys in shown().items():
+        if table in ("[theory]", "[data]", "[objective]", "[training]", "[machine]", "[output]"):
+            given = {k: v for k, v in keys.items() if v is not NONE and v != {}}
+            lines += [table, *(f"{k} = {_toml(v)}" for k, v in given.items())]
+            lines += ['file = "theory.fot"'] if table == "[theory]" else []
+    empty, full = tmp_path / "empty.toml", tmp_path / "full.toml"
+    empty.write_text('[theory]\nfile = "theory.fot"\n', "utf-8")
+    full.write_text("\n".join(lines), "utf-8")
+    assert read_config(full) == read_config(empty)
+
+
+def _toml(value: Any) -> str:
+    return (
+        f'"{value}"'
+        if isinstance(value, str)
+        else str(value).replace("False", "false").replace("True", "true")
+    )
