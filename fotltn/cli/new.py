@@ -11,7 +11,7 @@ import typer
 from fotltn.cli.output import emit_json
 from fotltn.errors import DataError
 
-PROJECT = """\
+_DATA = """\
 # A scene of cars and pedestrians: which cars stop, who crosses, and when.
 
 [theory]
@@ -24,7 +24,48 @@ facts = ["facts.csv"]        # predicate, arg1, arg2, time, truth
 train = 0.1                  # the share of labelled facts to learn from; the others are for testing
 flip = 0.1                   # the share of training labels that are made wrong, to test robustness
 seed = 0
+"""
 
+#: What we recommend: what axioms define is defined, and the likelihood knows of wrong labels.
+RECIPE = (
+    _DATA
+    + """
+[predicates]                 # what is not named here is given by facts
+Car = "logits"               # free for every agent
+Ped = "logits"
+Crossing = { kind = "logits", reach = 4.0 }    # and time, averaged over neighbours in time
+
+[predicates.Stop]            # A1 and A3 say what Stop is
+variables = ["x"]
+formula = "Car(x) & Y (exists y. Ped(y) & Crossing(y) & Close(x, y))"
+semantics = "product"        # of the definition: one witness suffices
+
+[predicates.Run]             # A6 and A7
+variables = ["x"]
+formula = "Car(x) & !Stop(x)"
+semantics = "product"
+
+[predicates.OnSidewalk]      # A10 and A11
+variables = ["x"]
+formula = "Ped(x) & !Crossing(x)"
+semantics = "product"
+
+[objective]
+preset = "recipe"            # a likelihood that knows of wrong labels, axioms beside it, a prior
+flips = 0.1                  # the rate of wrong labels
+
+[training]
+epochs = 300
+patience = 0                 # never stops early
+rate = 0.05
+seed = 0
+"""
+)
+
+#: The setting of the paper.
+PAPER = (
+    _DATA
+    + """
 [inputs.agent]               # what networks see of an agent
 embedding = 32               # a learned vector of that width ...
 time = "free"                # ... for every time point ("static": one for all; "smooth")
@@ -46,6 +87,7 @@ patience = 30                # epochs without improvement, then it stops
 rate = 0.005
 seed = 0
 """
+)
 
 
 def new(
@@ -58,13 +100,17 @@ def new(
         int, typer.Option("--steps", min=2, max=10_000, help="Time points of the scene.")
     ] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the scene.")] = 0,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Learn as the paper does, not as we recommend."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a project: a theory, facts of a generated scene, and a file that names them.
 
     Then `fotltn train FOLDER`. Put your own theory and facts in place of these.
     """
-    make(folder, cars, pedestrians, steps, seed)
+    make(folder, cars, pedestrians, steps, seed, paper=paper)
     files = sorted(p.name for p in folder.iterdir())
     if as_json:
         emit_json({"ok": True, "folder": str(folder), "files": files})
@@ -73,7 +119,9 @@ def new(
     print(f"Next: fotltn train {folder}")
 
 
-def make(folder: Path, cars: int, pedestrians: int, steps: int, seed: int) -> None:
+def make(
+    folder: Path, cars: int, pedestrians: int, steps: int, seed: int, *, paper: bool = False
+) -> None:
     """Write the files of a project into a folder of its own."""
     from fotltn.experiments.carped import generate, write
     from fotltn.project.config import FILE
@@ -86,6 +134,6 @@ def make(folder: Path, cars: int, pedestrians: int, steps: int, seed: int) -> No
         theory = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
         (folder / "theory.fot").write_text(theory, "utf-8")
         write(scene, folder)
-        (folder / FILE).write_text(PROJECT, "utf-8")
+        (folder / FILE).write_text(PAPER if paper else RECIPE, "utf-8")
     except OSError as error:
         raise DataError(f"cannot write the project '{folder}': {error.strerror}") from None

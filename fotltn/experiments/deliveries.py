@@ -187,26 +187,32 @@ class World:
         }
 
     def tables(self) -> dict[str, Flags]:
-        """What is true, with axes (entities …, time), or (entities …) if the predicate is static."""
+        """What is true, with axes (entities …, time); those of static predicates have no time."""
         given = self.given
-        robots, parcels, stations, _ = self.size
+        robots, _, stations, _ = self.size
         origin = given.origin[:, None] == np.arange(stations)
-        faulty_there = (given.at & self.faulty[:, None]).any(0)
+        faulty_there = some(given.at & self.faulty[:, None], 0)
         return {
-            "Worn": self.faulty.any(1),
+            "Worn": some(self.faulty, 1),
             "Faulty": self.faulty,
             "Waits": self.waits,
             "Moves": self.moves,
-            "Alarm": (ago(faulty_there) & since_reset(given.reset)).any(0),
+            "Alarm": some(ago(faulty_there) & since_reset(given.reset), 0),
             "Busy": origin.T.astype(int) @ self.waits > 0,
             "Due": _due(self.waits, self.moves),
-            "Delayed": (self.waits | self.moves) & ago(self.faulty).any(0)[given.carrier],
+            "Delayed": (self.waits | self.moves) & some(ago(self.faulty), 0)[given.carrier],
             "At": given.at,
             "Reset": given.reset,
             "Origin": origin,
             "Target": given.target[:, None] == np.arange(stations),
             "Carrier": given.carrier == np.arange(robots)[:, None],
         }
+
+
+def some(table: Flags, axis: int) -> Flags:
+    """Whether anything is true along an axis."""
+    found: Flags = np.logical_or.reduce(table, axis=axis)
+    return found
 
 
 def ago(table: Flags) -> Flags:
@@ -255,9 +261,9 @@ def generate(
         steps: the number of points in time.
         seed: a whole number from 0, of a generator that nothing else uses.
 
-    >>> world = generate(1, 1, 2, 12, seed=6)
+    >>> world = generate(1, 1, 2, 12, seed=4)
     >>> world.waits.astype(int).tolist(), world.moves.astype(int).tolist()
-    ([[1]], [[0]])
+    ([[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0]], [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]])
     """
     for name, number, least in (
         ("robots", robots, 1),
@@ -420,14 +426,17 @@ def write(world: World, folder: Path | str, *, name: str = "facts.csv") -> Path:
         )
     path = Path(folder) / name
     draft = path.with_name(f".{name}.{os.getpid()}.tmp")
+    table = facts(world)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("wb") as file:
                 if name.endswith(".csv"):
-                    csv.write_csv(facts(world), file, csv.WriteOptions(quoting_style="none"))
+                    file.write(",".join(table.column_names).encode() + b"\n")
+                    plain = csv.WriteOptions(include_header=False, quoting_style="none")
+                    csv.write_csv(table, file, plain)
                 else:
-                    parquet.write_table(facts(world), file)
+                    parquet.write_table(table, file)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)

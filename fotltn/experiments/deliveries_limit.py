@@ -5,17 +5,14 @@ known rates are the evidence, and all of `Given` is known. No method that knows 
 better, on average.
 
 The posterior is sampled by Gibbs sampling: one robot after another gets new faults, and one parcel
-after another a new track, given all others. That step is exact. What a robot or a parcel does is a
-Markov chain of few states, each of which remembers so much of the past that what a point adds to
-the log-likelihood depends on the state at that point only. Robots that can cause no alarm in common
-and parcels of different origins are drawn at the same time.
+after another a new track, given all others. That step is exact, see `deliveries_chains`. Robots
+that can cause no alarm in common, and parcels of different origins, are drawn at the same time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,40 +20,38 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.experiments import deliveries
-from fotltn.experiments.bayes import BURN_IN, CHAINS, SMALLEST_RATE, SWEEPS, Tables
+from fotltn.experiments.bayes import SMALLEST_RATE, Tables
 from fotltn.experiments.deliveries import (
     BREAKS,
-    FAULTS,
     LEARNED,
-    LOADS,
-    PAUSE,
     RATES,
     SORTS,
-    UNLOADS,
     WINDOW,
     WORN,
     Given,
     Rates,
     Size,
-    ago,
-    since_reset,
+    rates_of,
+)
+from fotltn.experiments.deliveries_chains import (
+    GONE,
+    LOADED,
+    MOVES,
+    NEVER,
+    PARCEL_STATES,
+    WAITS,
+    Array,
+    alarms_of,
+    draw_paths,
+    groups,
+    parcel_chains,
+    robot_chain,
+    was_faulty,
 )
 from fotltn.grounding.labels import Labels
 
-Array = np.ndarray[Any, Any]
-
-# The states of a robot: it had no fault yet; its fault is in its first, second … point; the fault
-# has been over for one, two … points; it is ready for another one. Two faults are so far apart that
-# a state tells when the robot was faulty in the window of Alarm and Delayed.
-_FIRST, _LONGEST = FAULTS.start, FAULTS.stop - 1
-_NEVER, _ON, _OFF, _READY = 0, 1, 1 + _LONGEST, _LONGEST + PAUSE
-_ROBOT_STATES = _READY + 1
-
-# The states of a parcel: absent; waiting for one, two, or more points; loaded at this point after
-# so long a wait; moving since earlier; gone.
-_ABSENT, _WAITS, _LOADED, _MOVES, _GONE = 0, 1, 1 + WINDOW, 1 + 2 * WINDOW, 2 + 2 * WINDOW
-_PARCEL_STATES = _GONE + 1
+#: Chains move slowly from one robot to another as the reason of an alarm, so there are many.
+SWEEPS, BURN_IN, CHAINS = 100, 40, 32
 
 
 # --- the posterior ---------------------------------------------------------------------------
@@ -186,107 +181,13 @@ def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Tables:
         if ((truth != 0) & (truth != 1)).any():
             raise DataError(f"labels of '{name}' must be true or false, but a degree is between")
         missed, invented = (
-            min(max(rate, SMALLEST_RATE), 1 - SMALLEST_RATE)
-            for rate in deliveries.rates_of(name, rates)
+            min(max(rate, SMALLEST_RATE), 1 - SMALLEST_RATE) for rate in rates_of(name, rates)
         )
         speaks_for = float(np.log1p(-missed) - np.log(invented))
         speaks_against = float(np.log(missed) - np.log1p(-invented))
         weights = torch.where(truth == 1, speaks_for, speaks_against).double()
         table.index_put_((index[1], index[2]), weights, accumulate=True)
     return found
-
-
-# --- chains ----------------------------------------------------------------------------------
-
-
-def draw_paths(gain: Tensor, initial: Tensor, transition: Tensor, draws: Tensor) -> Tensor:
-    """Paths of Markov chains with evidence, drawn exactly: filter forwards, draw backwards.
-
-    Args:
-        gain: what a state at a point adds to the log-likelihood, with axes (unit, time, row,
-            state).
-        initial: how probable states are at the first point.
-        transition: how probable states are after a state, with axes (unit or 1, time, state
-            before, state after); of the first point it is not looked at.
-        draws: numbers in [0, 1), with axes (unit, time, row).
-
-    Returns:
-        The states, with axes (unit, time, row).
-    """
-    units, steps = gain.shape[:2]
-    points = gain.unbind(1)
-    into = transition.expand(units, -1, -1, -1).unbind(1)
-    out_of = [table.transpose(1, 2).contiguous() for table in into]
-    belief = [(initial.log() + points[0]).softmax(-1)]
-    for point in range(1, steps):
-        ahead = torch.bmm(belief[-1], into[point])
-        belief.append((ahead.log_() + points[point]).softmax(-1))
-    found = [_pick(belief[-1], draws[:, -1])]
-    for point in range(steps - 2, -1, -1):
-        after = found[-1][..., None].expand_as(belief[point])
-        weights = belief[point] * out_of[point + 1].gather(1, after)
-        found.append(_pick(weights, draws[:, point]))
-    return torch.stack(found[::-1], dim=1)
-
-
-def _pick(weights: Tensor, draw: Tensor) -> Tensor:
-    """A place in the last axis, drawn by the weights."""
-    below = weights.cumsum(-1)
-    place = (below <= draw[..., None] * below[..., -1:]).sum(-1)
-    return place.clamp(max=weights.shape[-1] - 1)
-
-
-def _robot_chain() -> tuple[Array, Array]:
-    """The first states and the transitions of a worn robot that may have no fault after all."""
-    table = np.zeros((_ROBOT_STATES, _ROBOT_STATES))
-    for rest in (_NEVER, _READY):
-        table[rest, [rest, _ON]] = 1 - BREAKS, BREAKS
-    for length in range(1, _LONGEST + 1):
-        ends = 1 / (_LONGEST + 1 - length) if length >= _FIRST else 0.0
-        table[_ON + length - 1, _OFF] = ends
-        if length < _LONGEST:
-            table[_ON + length - 1, _ON + length] = 1 - ends
-    for state in range(_OFF, _READY):
-        table[state, state + 1] = 1.0
-    return table[_NEVER], table
-
-
-def _parcel_chains(given: Given) -> tuple[Array, Array]:
-    """The first states of a parcel, and the transitions of all, (parcel, time, before, after)."""
-    _, parcels, _, steps = given.size
-    begins = 1 / (steps - np.arange(steps))
-    loads = LOADS * given.at[given.carrier, given.origin]
-    unloads = UNLOADS * given.at[given.carrier, given.target]
-    table = np.zeros((parcels, steps, _PARCEL_STATES, _PARCEL_STATES))
-    table[..., _ABSENT, _ABSENT], table[..., _ABSENT, _WAITS] = 1 - begins, begins
-    for k in range(WINDOW):
-        table[..., _WAITS + k, _LOADED + k] = loads
-        table[..., _WAITS + k, _WAITS + min(k + 1, WINDOW - 1)] = 1 - loads
-    for state in range(_LOADED, _GONE):
-        table[..., state, _MOVES], table[..., state, _GONE] = 1 - unloads, unloads
-    table[..., _GONE, _GONE] = 1
-    return table[0, 0, _ABSENT], table
-
-
-def _was_faulty() -> Array:
-    """Whether a robot in a state was faulty 0 to 3 points ago, with axes (state, points ago)."""
-    state, back = np.ogrid[:_ROBOT_STATES, : WINDOW + 1]
-    on = (state >= _ON) & (state < _OFF) & (back <= state - _ON)
-    over = (state >= _OFF) & (state < _READY) & (back > state - _OFF)
-    return on | over
-
-
-def _groups(apart: Array) -> list[Array]:
-    """Units in few groups, such that those of a group are all apart from each other."""
-    groups: list[list[int]] = []
-    for unit, row in enumerate(apart):
-        for group in groups:
-            if row[group].all():
-                group.append(unit)
-                break
-        else:
-            groups.append([unit])
-    return [np.array(group) for group in groups]
 
 
 # --- sampling --------------------------------------------------------------------------------
@@ -339,21 +240,21 @@ class _Sampler:
 
         self.evidence = evidence
         self.carrier, self.origin = moved(given.carrier), moved(given.origin)
-        was = _was_faulty()
-        self.faulty_in, self.recent_in = moved(was[:, 0]), moved(was.any(1))
-        alarms = _alarms(given, was)
+        was = was_faulty()
+        self.faulty_in, self.recent_in = moved(was[:, 0]), moved(was.max(1))
+        alarms = alarms_of(given, was)
         reach = alarms.max(2).reshape(robots, -1)
         self.robots = [
-            _Robots(moved(units), moved(alarms[units])) for units in _groups(reach @ reach.T == 0)
+            _Robots(moved(units), moved(alarms[units])) for units in groups(reach @ reach.T == 0)
         ]
-        first, table = _robot_chain()
+        first, table = robot_chain()
         self.robot_start = moved(first)
         self.robot_chain = moved(table).expand(1, steps, -1, -1)
-        first, table = _parcel_chains(given)
+        first, table = parcel_chains(given)
         self.parcel_start = moved(first)
         self.parcels = [
             _Parcels(moved(units), moved(table[units]))
-            for units in _groups(given.origin[:, None] != given.origin)
+            for units in groups(given.origin[:, None] != given.origin)
         ]
         quiet = (1 - BREAKS) ** steps
         self.of_worn = evidence["Worn"][:, 0] + float(np.log(WORN) - np.log1p(-quiet))
@@ -388,16 +289,14 @@ class _Sampler:
         for parcels in self.parcels:
             self._draw_parcels(parcels, draws[robots + parcels.units], strength)
 
-    def _draw_robots(
-        self, some: _Robots, delays: Tensor, draws: Tensor, strength: float
-    ) -> None:
+    def _draw_robots(self, some: _Robots, delays: Tensor, draws: Tensor, strength: float) -> None:
         units, old = some.units, self.caused[some.units]
         needed = (self.reasons - old == 0) * self.alarm * strength
         gain = needed @ some.alarms.transpose(2, 3)
         gain += self.evidence["Faulty"][units][..., None] * self.faulty_in
         gain += delays[units][..., None] * self.recent_in
         gain[:, -1] += self.of_worn[units][..., None]
-        gain[:, -1, :, _NEVER] += self.of_sound - self.of_worn[units]
+        gain[:, -1, :, NEVER] += self.of_sound - self.of_worn[units]
         state = draw_paths(gain, self.robot_start, self.robot_chain, draws)
         self.faulty[units], self.recent[units] = self.faulty_in[state], self.recent_in[state]
         new = some.alarms.gather(2, state[..., None].expand_as(old))
@@ -412,13 +311,13 @@ class _Sampler:
         delayed = self.recent[self.carrier[units]] * self.evidence["Delayed"][units]
         waits = self.evidence["Waits"][units] + (busy + delayed) * strength
         moves = self.evidence["Moves"][units] + delayed * strength
-        gain = torch.zeros(*waits.shape, _PARCEL_STATES, dtype=waits.dtype, device=waits.device)
-        gain[..., _WAITS:_LOADED] = waits[..., None]
-        gain[..., _LOADED:_GONE] = moves[..., None]
-        gain[..., _LOADED:_MOVES] += self.due[units]
+        gain = torch.zeros(*waits.shape, PARCEL_STATES, dtype=waits.dtype, device=waits.device)
+        gain[..., WAITS:LOADED] = waits[..., None]
+        gain[..., LOADED:GONE] = moves[..., None]
+        gain[..., LOADED:MOVES] += self.due[units]
         state = draw_paths(gain, self.parcel_start, some.transition, draws)
-        new = (state >= _WAITS) & (state < _LOADED)
-        self.waits[units], self.moves[units] = new, (state >= _LOADED) & (state < _GONE)
+        new = (state >= WAITS) & (state < LOADED)
+        self.waits[units], self.moves[units] = new, (state >= LOADED) & (state < GONE)
         self.waiting[..., at] += (new.double() - old).permute(1, 2, 0)
 
     def count(self) -> None:
@@ -440,10 +339,3 @@ class _Sampler:
         }
         for name, total in self.totals.items():
             total += now[name]
-
-
-def _alarms(given: Given, was: Array) -> Array:
-    """Which alarms a robot in a state causes, with axes (robot, time, state, station)."""
-    there = ago(given.at) & since_reset(given.reset)[:, None]
-    caused = np.einsum("jrkt,sj->rtsk", there.astype(float), was.astype(float)) > 0
-    return caused.astype(float)

@@ -18,11 +18,11 @@ from fotltn.learn.metrics import kb_sat
 from fotltn.learn.sweep import axiom_values
 from fotltn.semantics.config import STABLE_PRODUCT
 
-#: A small version that still means something: one data set, three fractions, three repetitions.
+#: A small version that still means something: one data set, three fractions, two repetitions.
 QUICK_DATA = ("CarPed35K",)
 QUICK_FRACTIONS = (0.1, 0.4, 0.8)
-QUICK_REPETITIONS = 3
-QUICK_EPOCHS = 100
+QUICK_REPETITIONS = 2
+QUICK_EPOCHS = 200
 
 #: The method of a record of the Bayes limit.
 LIMIT = "Bayes limit"

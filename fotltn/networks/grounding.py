@@ -129,7 +129,25 @@ class Grounding(nn.Module):
                 _check_shape(functions[name], given, decl.sorts, decl.static)
         # Computed tables come first: they say how precise everything is.
         model = replace(given, predicates={**tables, **given.predicates}, functions=functions)
-        key = 0 if part is None else part.key
+        return self._with_definitions(model, 0 if part is None else part.key)
+
+    def decided(self, model: Interpretation, *, threshold: float = 0.5) -> Interpretation:
+        """Two-valued tables that agree with the definitions: these are applied to decided ones.
+
+        Args:
+            model: tables, as computed by this grounding on all data.
+            threshold: the degree from which on what is learned is true.
+        """
+        tables = {n: model.predicate(n) for n in self.learned}
+        decided = {n: (t >= threshold).to(t.dtype) for n, t in tables.items()}
+        kept = {n: t for n, t in model.predicates.items() if n not in self.defined}
+        found = self._with_definitions(replace(model, predicates={**kept, **decided}), 0)
+        defined = {n: (found.predicate(n) >= threshold) for n in self.defined}
+        first = next(iter(tables.values()))
+        crisp = {n: t.to(first.dtype) for n, t in defined.items()}
+        return replace(found, predicates={**found.predicates, **crisp})
+
+    def _with_definitions(self, model: Interpretation, key: int | None) -> Interpretation:
         for name, checked in self.definitions.items():
             value = self._plans[name](model, key)[name]
             if self._plans[name].semantics.log_space:

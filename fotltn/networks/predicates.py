@@ -152,6 +152,8 @@ def _applied(module: nn.Module, vectors: Tensor) -> Tensor:
 class Logits(nn.Module):
     """A free logit for every cell of a table, or one that is averaged over neighbours in time.
 
+    To each is added a level, which is learned too, one for each trace.
+
     Args:
         shape: (traces, arguments …, time points or 1).
         scale: the standard deviation of the initial values.
@@ -176,13 +178,14 @@ class Logits(nn.Module):
                 f"logits have a shape (traces, arguments …, time points), not {tuple(shape)}"
             )
         self.values = nn.Parameter(torch.randn(tuple(shape), generator=generator) * scale)
+        self.level = nn.Parameter(torch.zeros(shape[0], *[1] * (len(shape) - 1)))
         kernel = smoothing(shape[-1], reach) if reach and shape[-1] > 1 else None
         self.register_buffer("kernel", kernel, persistent=False)
 
     def forward(self) -> Tensor:
         """The table."""
         values = self.values if self.kernel is None else self.values @ self.kernel.T
-        return torch.sigmoid(values)
+        return torch.sigmoid(values + self.level)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

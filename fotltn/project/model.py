@@ -127,6 +127,11 @@ class Model:
 
     # --- asking -----------------------------------------------------------------------------------
 
+    def decided(self, *, threshold: float = 0.5) -> Interpretation:
+        """Two-valued predictions that agree with the definitions."""
+        with torch.no_grad():
+            return self.grounding.decided(self.tables, threshold=threshold)
+
     def ask(
         self,
         formula: str,

@@ -239,7 +239,7 @@ def home(tmp_path_factory) -> Path:
     """A project `p`, a model `m`, an empty-handed folder `e`, and `c`, of another kind."""
     folder: Path = tmp_path_factory.mktemp("home")
     for arguments in (
-        ["new", folder / "p", "--cars", 3, "--pedestrians", 3, "--steps", 12],
+        ["new", folder / "p", "--cars", 3, "--pedestrians", 3, "--steps", 12, "--paper"],
         ["train", folder / "p", "--epochs", 2, "-o", folder / "m"],
     ):
         before, sys.argv = sys.argv, ["fotltn", *map(str, arguments)]

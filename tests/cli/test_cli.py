@@ -377,7 +377,7 @@ OPTIONS = {
              "--budget", "--digits", "--json"],
     "explain": ["--size", "--horizon", "--traces", "--facts", "--semantics", "--p", "--at",
                 "--budget", "--double", "--json"],
-    "new": ["--cars", "--pedestrians", "--steps", "--seed", "--json"],
+    "new": ["--cars", "--pedestrians", "--steps", "--seed", "--paper", "--json"],
     "train": ["--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh", "--tensorboard",
               "--json"],
     "evaluate": ["--facts", "--threshold", "--json"],

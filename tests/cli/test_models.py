@@ -27,7 +27,19 @@ def home(tmp_path_factory) -> Path:
     folder: Path = tmp_path_factory.mktemp("home")
     project(folder / "runs")
     calls = [
-        ["new", folder / "scene", "--cars", 4, "--pedestrians", 4, "--steps", 12, "--seed", 3],
+        [
+            "new",
+            folder / "scene",
+            "--cars",
+            4,
+            "--pedestrians",
+            4,
+            "--steps",
+            12,
+            "--seed",
+            3,
+            "--paper",
+        ],
         ["train", folder / "scene", "--epochs", 8],
         ["train", folder / "runs"],
     ]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
@@ -11,44 +10,24 @@ from fotltn import DataError
 from fotltn.experiments import many
 from fotltn.experiments.carped import LEARNED
 from fotltn.experiments.htgnn import HTGNN
-from fotltn.experiments.many import COUNTING, Trained, batch, records, run_many, train
-from fotltn.experiments.protocol import READING, Run, Setting, facts_of, world
+from fotltn.experiments.many import batch, records, train
+from fotltn.experiments.protocol import READING, Setting, facts_of, world
 from fotltn.experiments.supervision import mean_error, unsatisfied
-from fotltn.learn.audit import audit
-from fotltn.learn.audit_crisp import count_cells
 from fotltn.learn.fit import fit
-from fotltn.learn.metrics import kb_sat
 from fotltn.learn.objective import FACTS_ONLY, PAPER, axiom_loss, fact_loss, losses
-from fotltn.learn.prefix import prefix
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
-from fotltn.learn.sweep import axiom_values, two_valued
 from fotltn.learn.task import Task, Training
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
+from fotltn.networks.many import ManyMLP
 from fotltn.networks.predicates import Network, mlp
-from fotltn.report.records import read, record, write
 from fotltn.semantics.config import STABLE_PRODUCT, named
-from tests.experiments.tiny import tiny
+from tests.experiments.tiny import CELLS, double, one_trace, some, tiny
 
 __all__ = ["tiny"]
 
 OURS = ("FOT-LTN+BK", "FOT-LTN")
-CELLS = ((0.1, 0), (0.5, 1), (0.8, 0), (0.5, 2))
-
-
-def some(data, method, cells=CELLS):
-    return [Run(data, method, fraction, repetition) for fraction, repetition in cells]
-
-
-def double(runs, setting=READING):
-    return batch(runs, setting, "cpu", dtype=torch.float64)
-
-
-def one_trace(work, tables, number):
-    """The model of one run alone."""
-    own = {n: t[number : number + 1] for n, t in tables.items()}
-    return replace(work.model(own), lengths=work.base.lengths[:1])
 
 
 def close(found, expected, tolerance=1e-9):
@@ -157,7 +136,7 @@ def test_runs_together_are_as_they_are_alone(tiny, method, keep_best):
 def test_runs_that_stop_at_different_epochs(tiny, watch):
     setting = replace(READING, epochs=60, patience=3, rate=0.3, watch=watch)
     together = assert_as_alone(setting, some(tiny, "FOT-LTN"), 1e-6)
-    assert len(set(together.epochs.tolist())) > 1
+    assert watch or len(set(together.epochs.tolist())) > 1
     assert together.epochs.max() < 60
 
 
@@ -218,10 +197,10 @@ def stops(losses, patience, epochs):
 
 
 def test_each_run_stops_by_its_own_patience_and_keeps_its_best_epoch(tiny):
-    setting = replace(READING, epochs=50, patience=2, rate=0.5)
+    setting = replace(READING, epochs=50, patience=3, rate=0.3)
     work = double(some(tiny, "FOT-LTN"), setting)
     found = train(work)
-    expected = [stops(found.losses[:, i].tolist(), 2, 50) for i in range(len(CELLS))]
+    expected = [stops(found.losses[:, i].tolist(), 3, 50) for i in range(len(CELLS))]
     assert [(int(b), int(e)) for b, e in zip(found.best, found.epochs, strict=True)] == expected
     assert len({last for _, last in expected}) > 1
     kept = unsatisfied(found.tables, work.facts, setting.p)
@@ -230,7 +209,7 @@ def test_each_run_stops_by_its_own_patience_and_keeps_its_best_epoch(tiny):
 
 
 def test_a_run_that_stopped_does_not_change(tiny):
-    setting = replace(READING, patience=2, rate=0.5)
+    setting = replace(READING, patience=3, rate=0.3)
     runs = some(tiny, "FOT-LTN")
     long = train(double(runs, replace(setting, epochs=60)))
     first = int(long.epochs.min())
@@ -317,7 +296,7 @@ def test_epochs_are_reported_and_training_ends_when_all_have_stopped(tiny):
 def test_a_loss_that_is_no_number_is_an_error(tiny):
     runs = some(tiny, "FOT-LTN")
     with pytest.raises(DataError, match=r"FOT-LTN on Tiny \(10%, repetition 0\) is no number in"):
-        train(batch(runs, replace(READING, rate=1e38, epochs=9), "cpu"))
+        train(batch(runs, replace(READING, scale=1e38, epochs=2), "cpu"))
 
 
 def test_only_runs_of_one_kind_are_trained_together(tiny):
@@ -339,7 +318,8 @@ def as_a_user(work):
     for name in LEARNED:
         own = mlp(32)
         layers = [layer for layer in own if isinstance(layer, torch.nn.Linear)]
-        drawn: many.ManyMLP = theirs[name].module  # type: ignore[assignment]
+        drawn = theirs[name].module
+        assert isinstance(drawn, ManyMLP)
         with torch.no_grad():
             for layer, weight, bias in zip(layers, drawn.weights, drawn.biases, strict=True):
                 layer.weight.copy_(weight[0].T)
@@ -381,116 +361,3 @@ def test_the_library_trains_the_same_on_the_paper_s_data():
     outcome = fit(Task(grounding, axioms, PAPER, work.trains[0], Training(epochs=6)))
     assert [e.loss for e in outcome.history] == pytest.approx(found.losses[:, 0].tolist(), rel=1e-5)
     assert found.parameters == 324_902
-
-
-# --- records ---------------------------------------------------------------------------------
-
-
-def random_tables(work, seed):
-    generator = torch.Generator().manual_seed(seed)
-    agents, steps = work.base.sizes["agent"], work.base.horizon
-    return {
-        name: torch.rand(
-            len(work.runs), agents, 1 if name in ("Car", "Ped") else steps, generator=generator
-        )
-        for name in LEARNED
-    }
-
-
-def made_up(tables, count):
-    numbers = torch.ones(count, dtype=torch.long)
-    return Trained(tables, numbers, numbers, torch.zeros(1, count), 5)
-
-
-def test_violations_are_those_that_an_audit_counts(tiny):
-    work = double(some(tiny, "FOT-LTN"))
-    tables = random_tables(work, 3)
-    tables["Car"][0] = 0.0  # no antecedent is true
-    tables["Ped"][1] = 0.5  # just true
-    written = records(work, made_up(tables, len(CELLS)), 1.0)
-    theory = work.world.theory
-    for number, found in enumerate(written):
-        crisp = two_valued(one_trace(work, tables, number), 0.5)
-        for axiom in theory.axioms:
-            counted = count_cells(prefix(axiom.formula), theory.signature, crisp)
-            rate = counted.violations / counted.cells
-            assert found["violations"][axiom.name] == pytest.approx(rate, abs=1e-12), axiom.name
-        whole = audit(
-            theory, one_trace(work, tables, number), STABLE_PRODUCT, learned=LEARNED,
-            dtype=torch.float64,
-        )  # fmt: skip
-        assert found["axioms"] == pytest.approx({a.name: a.value for a in whole.axioms})
-        assert found["violation_rate"] == pytest.approx(np.mean(list(found["violations"].values())))
-    assert any(0 < rate < 1 for rate in written[2]["violations"].values())
-
-
-def test_violations_counted_by_hand(tiny):
-    work = double(some(tiny, "FOT-LTN", [(0.5, 0)]))
-    tables = random_tables(work, 8)
-    (found,) = records(work, made_up(tables, 1), 1.0)
-    is_true = {n: (t[0] >= 0.5).numpy() for n, t in tables.items()}
-    near = world(tiny).scene.tables()["Close"]
-    car, ped = is_true["Car"][:, 0], is_true["Ped"][:, 0]
-    agents, _, steps = near.shape
-    wrong = later = 0
-    for x in range(agents):
-        for y in range(agents):
-            for t in range(steps):
-                if car[x] and ped[y] and is_true["Crossing"][y, t] and near[x, y, t]:
-                    wrong += t + 1 < steps and not is_true["Stop"][x, t + 1]
-                    later += bool(is_true["Stop"][x, t]) and not is_true["Run"][x, t:].any()
-    assert found["violations"]["A1"] == pytest.approx(wrong / near.size, abs=1e-12)
-    assert found["violations"]["A2"] == pytest.approx(later / near.size, abs=1e-12)
-    assert wrong > 0
-    starts = (car & ~is_true["Run"][:, 0]).mean()
-    assert found["violations"]["A4"] == pytest.approx(starts, abs=1e-12)
-    assert found["violations"]["A5"] == 0
-    assert COUNTING.name == "counting"
-
-
-def test_satisfaction_and_scores_of_a_record(tiny):
-    work = double(some(tiny, "FOT-LTN"))
-    tables = random_tables(work, 4)
-    formulas = {a.name: a.formula for a in work.world.theory.axioms}
-    from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
-
-    for number, found in enumerate(records(work, made_up(tables, len(CELLS)), 2.0)):
-        model = one_trace(work, tables, number)
-        values = axiom_values(
-            formulas, work.world.theory.signature, model, STABLE_PRODUCT, dtype=torch.float64
-        )
-        assert found["axioms"] == pytest.approx({n: float(v) for n, v in values.items()})
-        assert found["kb_sat"] == pytest.approx(kb_sat(list(found["axioms"].values())).value)
-        test = facts_of(work.runs[number], READING)[1]
-        expected = {}
-        for name in LEARNED:
-            _, agent, time = test.index[name].numpy()
-            scores = tables[name][number].numpy()[agent, time]
-            expected[name] = average_precision_score(test.truth[name].numpy(), scores)
-        assert found["pr_auc_by"] == pytest.approx(expected)
-        assert found["pr_auc"] == pytest.approx(np.mean(list(expected.values())))
-        assert found["seconds"] == 0.5
-        shares = [float(truth.double().mean()) for truth in test.truth.values()]
-        assert found["chance"] == pytest.approx(np.mean(shares))
-
-
-@pytest.mark.parametrize("method", [*OURS, "HTGNN"])
-def test_records_are_those_that_reports_read(tiny, method, tmp_path):
-    found = run_many(some(tiny, method), replace(READING, epochs=2))
-    assert [(r["fraction"], r["repetition"]) for r in found] == list(CELLS)
-    kept = [record(values) for values in found]
-    assert not any(one.extra for one in kept)
-    assert all(one.setting["epochs"] == 2 and one.setting["types"] == "all" for one in kept)
-    assert {(one.epochs, one.batch, one.device) for one in kept} == {(2, 4, "cpu")}
-    assert all(one.seconds > 0 for one in kept)
-    for name in ("r.jsonl", "r.parquet"):
-        assert read(write(kept, tmp_path / name)) == tuple(kept)
-
-
-def test_a_predicate_whose_test_facts_are_all_alike_has_no_score(tiny, tmp_path):
-    (found,) = run_many([Run(tiny, "FOT-LTN", 0.99, 0)], Setting(epochs=1))
-    test = facts_of(Run(tiny, "FOT-LTN", 0.99, 0), Setting())[1]
-    alike = {n for n, t in test.truth.items() if len(t.unique()) < 2}
-    assert alike
-    assert set(found["pr_auc_by"]) == set(LEARNED) - alike
-    assert read(write([record(found)], tmp_path / "r.jsonl"))

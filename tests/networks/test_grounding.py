@@ -7,13 +7,15 @@ import torch
 from torch import nn
 
 from fotltn.logic.check import check_formula
+from fotltn.logic.signature import build_signature
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings, FeatureInputs
 from fotltn.networks.predicates import Defined, Logits, Network, Rule, Softmax, Table, mlp
 from fotltn.semantics import reference
-from fotltn.semantics.config import GODEL, LOG_PRODUCT, LUKASIEWICZ, STABLE_PRODUCT
+from fotltn.semantics.config import GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from tests.networks.common import (
     AGENTS,
@@ -305,3 +307,35 @@ def test_sparse_tables_may_be_rules():
     facts = sparse_table(torch.tensor([[0], [1], [2]]), None, (TRACES, AGENTS, HORIZON))
     ground = grounding({"Rank": Rule(lambda _model, _seen: facts), "Run": Table(facts)})
     assert isinstance(ground().predicates["Rank"], SparseTable)
+
+
+def test_decisions_agree_with_definitions():
+    signature = build_signature(
+        parse_theory(
+            "sort a\npredicate Calm(a), Loud(a), Near(a, a), Heard(a)", source="t"
+        ).declarations
+    )[0]
+    near = torch.ones(1, 2, 2, 3)
+    given = Interpretation({"a": 2}, torch.tensor([3]), 3, {"Near": near})
+    loud = Logits((1, 2, 3), scale=0.0)
+    grounding = Grounding(
+        signature,
+        given,
+        {
+            "Loud": loud,
+            "Calm": Defined(("x",), "!Loud(x)"),
+            "Heard": Defined(("x",), "exists y. Near(x, y) & Loud(y)"),
+        },
+        semantics=PRODUCT,
+    )
+    with torch.no_grad():
+        loud.values[0] = torch.tensor([[-0.1, 2.0, -0.1], [-0.1, -3.0, -3]])
+        model = grounding()
+        apart = {n: model.predicate(n) >= 0.5 for n in ("Loud", "Heard", "Calm")}
+        decided = grounding.decided(model)
+    # Two agents that are each rather calm: thresholded apart, noise is heard that nobody makes.
+    assert apart["Heard"][0, 0].tolist() == [True, True, False]
+    assert decided.predicate("Loud")[0, 0].tolist() == [0, 1, 0]
+    assert decided.predicate("Heard")[0, 0].tolist() == [0, 1, 0]
+    assert decided.predicate("Calm")[0].tolist() == [[1, 0, 1], [1, 1, 1]]
+    assert decided.predicate("Near") is near

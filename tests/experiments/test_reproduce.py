@@ -1,0 +1,165 @@
+"""What is known of the data sets, the Bayes limit on record, the page, and the quick version."""
+
+import importlib.util
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fotltn import DataError
+from fotltn.experiments import reproduce
+from fotltn.experiments.bayes import limits
+from fotltn.experiments.protocol import DATA, READING, Run, facts_of, world
+from fotltn.experiments.reproduce import background, bayes, check_device, truth_values
+from fotltn.learn.metrics import kb_sat
+from fotltn.report.records import read
+
+BUILD = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "build.py"
+
+
+# --- the data sets themselves ----------------------------------------------------------------
+
+
+def test_the_satisfaction_of_the_truth_and_of_nothing():
+    found = background()
+    assert found["truth"]["CarPed35K"] == pytest.approx(0.932, abs=1e-3)
+    assert found["truth"]["CarPed180K"] == pytest.approx(0.915, abs=3e-3)  # by scene
+    assert found["all_false"] == 1.0
+    assert set(found["statistics"]) == set(found["truth"]) == set(DATA)
+    assert found["statistics"]["CarPed35K"]["Close"].total == 1_000_000
+
+
+def test_which_axioms_the_truth_does_not_satisfy():
+    """A single witness among 100 agents, and crossings that are cut off at the end."""
+    values = truth_values("CarPed35K")
+    assert {name for name, value in values.items() if value < 1 - 1e-6} == {"A2", "A3", "A13"}
+    assert values["A3"] == pytest.approx(0.58, abs=0.01)
+    assert values["A13"] == pytest.approx(0.73, abs=0.02)
+    assert set(truth_values("CarPed35K", state="all-false").values()) == {1.0}
+    assert kb_sat(list(values.values())).value == pytest.approx(0.932, abs=1e-3)
+
+
+# --- the Bayes limit -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sampled(monkeypatch):
+    """The limit by few sweeps, and what it was asked for."""
+    asked = []
+
+    def fewer(scene, data, labels, fractions, repetitions, **options):
+        asked.append((data, list(fractions), list(repetitions)))
+        return limits(scene, data, labels, fractions, repetitions, sweeps=2, **options)
+
+    monkeypatch.setattr(reproduce, "limits", fewer)
+    return asked
+
+
+def test_the_limit_is_recorded_and_goes_on(sampled, tmp_path):
+    path = tmp_path / "new" / "limit.jsonl"
+    told: list[tuple[int, int]] = []
+    assert bayes(["CarPed35K"], [0.1], 1, path) == 1
+    assert bayes(["CarPed35K"], [0.1, 0.8], 2, path, on_done=lambda *n: told.append(n)) == 3
+    assert bayes(["CarPed35K"], [0.1, 0.8], 2, path) == 0
+    assert sampled == [
+        ("CarPed35K", [0.1], [0]), ("CarPed35K", [0.1], [1]), ("CarPed35K", [0.8], [0, 1]),
+    ]  # fmt: skip
+    assert told == [(2, 4), (4, 4)]
+    found = read(path)
+    assert [one.key[1:] for one in found] == [
+        ("Bayes limit", 0.1, 0), ("Bayes limit", 0.1, 1),
+        ("Bayes limit", 0.8, 0), ("Bayes limit", 0.8, 1),
+    ]  # fmt: skip
+    assert all(one.pr_auc > 0.8 for one in found)  # far above what is learned, even so
+    test = facts_of(Run("CarPed35K", "HTGNN", 0.1, 0), READING)[1]
+    assert found[0].chance == pytest.approx(
+        sum(float(t.mean()) for t in test.truth.values()) / 6, abs=1e-6
+    )
+
+
+def test_a_limit_that_was_cut_off_or_is_of_something_else(sampled, tmp_path):
+    path = tmp_path / "limit.jsonl"
+    bayes(["CarPed35K"], [0.1], 1, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert bayes(["CarPed35K"], [0.1], 1, path) == 1
+    again, before = json.loads(path.read_text()), json.loads(whole)
+    assert {**again, "seconds": 0} == {**before, "seconds": 0}
+    path.write_bytes(b"nothing\n" + whole)
+    with pytest.raises(DataError, match=r"limit\.jsonl:1: not a record of a run"):
+        bayes(["CarPed35K"], [0.1], 1, path)
+    changed = {**before, "setting": {**before["setting"], "chains": 1}}
+    path.write_text(json.dumps(changed) + "\n")
+    with pytest.raises(DataError, match=r"another setting \(chains: 1 there, 4 here\)"):
+        bayes(["CarPed35K"], [0.1], 1, path)
+    assert len(sampled) == 2
+
+
+def test_devices():
+    check_device("cpu")
+    for name in ("gpu", "meta", "cuda:99", "mps"):
+        with pytest.raises(DataError, match=f"the device '{name}' cannot be used: "):
+            check_device(name)
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def build():
+    spec = importlib.util.spec_from_file_location("reproduction_build", BUILD)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_the_page_is_that_of_the_record(build, capsys):
+    assert build.main(["--check"]) == 0, "run: python docs/reproduction/build.py"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_stale_page_is_noticed_and_written_anew(build, tmp_path, monkeypatch, capsys):
+    shutil.copytree(BUILD.parent, tmp_path / "reproduction")
+    shutil.copy(build.PAGE, tmp_path)
+    monkeypatch.setattr(build, "background", partial(lambda found: found, background()))
+    monkeypatch.setattr(build, "HERE", tmp_path / "reproduction")
+    page = tmp_path / "reproduction.md"
+    monkeypatch.setattr(build, "PAGE", page)
+    right = page.read_text("utf-8")
+    page.write_text(right.replace("0.", "1."), "utf-8")
+    assert build.main(["--check"]) == 1
+    assert "stale: reproduction.md" in capsys.readouterr().err
+    assert build.main([]) == 0
+    assert page.read_text("utf-8") == right
+    assert build.main(["--chek"]) == 2
+
+
+def test_the_record_is_the_whole_grid(build):
+    found = read(build.HERE / "records.parquet")
+    assert len(found) == 640
+    assert len({one.key for one in found}) == 640
+    runs = [one for one in found if one.method != "Bayes limit"]
+    for one in runs:
+        assert one.seed == Run(one.data, one.method, one.fraction, one.repetition).seed
+        assert one.setting == {**one.setting, "types": READING.types, "scale": READING.scale}
+    sizes = {(one.data, one.method): one.parameters for one in runs}
+    assert sizes["CarPed35K", "HTGNN"] == 588_874
+    assert sizes["CarPed180K", "HTGNN"] == 1_337_674
+    assert sizes["CarPed35K", "FOT-LTN"] == sizes["CarPed35K", "FOT-LTN+BK"] == 324_902
+
+
+def test_the_readings_table_takes_what_the_benchmark_writes(build, tmp_path, monkeypatch):
+    plain = build.readings()
+    rows = json.loads((build.HERE / "readings.json").read_text("utf-8"))
+    (tmp_path / "readings.json").write_text(json.dumps({"title": "…", "rows": rows}), "utf-8")
+    monkeypatch.setattr(build, "HERE", tmp_path)
+    assert build.readings() == plain
+    assert plain.count("\n") == len(rows) + 1
+
+
+def test_worlds_are_made_once():
+    assert world("CarPed35K") is world("CarPed35K")
