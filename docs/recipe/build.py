@@ -127,7 +127,7 @@ def figure(records: Sequence[Record], path: Path) -> None:
 
 def build(records: Sequence[Record]) -> str:
     """The page."""
-    text = (HERE / "text.md").read_text("utf-8")
+    text = (HERE / "text.md.in").read_text("utf-8")
     for name, part in (
         ("RESULTS", results(records)),
         ("ABLATIONS", ablations(records)),

@@ -47,7 +47,7 @@ def readings() -> str:
 
 def build(records: Sequence[Record], known: Mapping[str, Any]) -> str:
     """The page."""
-    remarks = (HERE / "remarks.md").read_text("utf-8").replace("READINGS", readings())
+    remarks = (HERE / "remarks.md.in").read_text("utf-8").replace("READINGS", readings())
     return page(
         records,
         source="docs/reproduction/records.parquet",

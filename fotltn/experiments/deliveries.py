@@ -365,7 +365,7 @@ def noisy(labels: Labels, seed: int, *, rates: Mapping[str, Rates] = RATES) -> L
     for name, own in labels.truth.items():
         rate = rates_of(name, rates)
         draws = torch.rand(own.shape[0], generator=generator, dtype=torch.float64).to(own.device)
-        wrong = draws < torch.where(own >= 0.5, rate.missed, rate.invented)
+        wrong = torch.where(own >= 0.5, draws < rate.missed, draws < rate.invented)
         truth[name] = torch.where(wrong, 1 - own, own)
     return replace(labels, truth=truth)
 

@@ -185,7 +185,7 @@ def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Tables:
         )
         speaks_for = float(np.log1p(-missed) - np.log(invented))
         speaks_against = float(np.log(missed) - np.log1p(-invented))
-        weights = torch.where(truth == 1, speaks_for, speaks_against).double()
+        weights = torch.tensor([speaks_against, speaks_for], dtype=table.dtype)[truth.long()]
         table.index_put_((index[1], index[2]), weights, accumulate=True)
     return found
 
@@ -256,9 +256,9 @@ class _Sampler:
             _Parcels(moved(units), moved(table[units]))
             for units in groups(given.origin[:, None] != given.origin)
         ]
-        quiet = (1 - BREAKS) ** steps
-        self.of_worn = evidence["Worn"][:, 0] + float(np.log(WORN) - np.log1p(-quiet))
-        self.of_sound = float(np.log1p(-WORN) - np.log(quiet))
+        quiet = steps * float(np.log1p(-BREAKS))  # of a worn robot, before it is drawn again
+        self.of_worn = evidence["Worn"][:, 0] + float(np.log(WORN) - np.log(-np.expm1(quiet)))
+        self.of_sound = float(np.log1p(-WORN)) - quiet
         self.alarm, self.busy = (evidence[n].permute(1, 2, 0) for n in ("Alarm", "Busy"))
         due = pad(evidence["Due"], (0, 0, WINDOW, 0))
         back = [due[:, WINDOW - j : WINDOW - j + steps] for j in range(1, WINDOW + 1)]

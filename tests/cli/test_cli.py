@@ -385,6 +385,8 @@ OPTIONS = {
     "violations": ["--top", "--crisp", "--threshold", "--json"],
     "audit": ["--threshold", "--json"],
     "predict": ["--output", "-o", "--predicate", "--json"],
+    "reproduce": ["--quick", "--device", "--processes", "--data", "--method", "--fraction",
+                  "--repetitions", "--epochs", "--limit", "--json"],
 }  # fmt: skip
 
 
