@@ -8,13 +8,18 @@ All axioms stay in the loss. Nothing here is special to cars but the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fotltn.engine import Prepared, compile_formulas
+from fotltn.experiments.carped import LEARNED
+from fotltn.experiments.many import Batch, Trained, batch, records
+from fotltn.experiments.protocol import READING, Run, Setting
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Predicate
@@ -113,3 +118,57 @@ def likelihood(degrees: Tensor, truth: Tensor, flips: float) -> Tensor:
     """The negative log-likelihood of labels of which a share is wrong."""
     agree = truth * degrees + (1 - truth) * (1 - degrees)
     return -((1 - flips) * agree + flips * (1 - agree)).clamp(min=1e-6).log()
+
+
+def run_recipe(
+    runs: Sequence[Run], recipe: Recipe, *, setting: Setting = READING, device: str = "cpu"
+) -> list[dict[str, Any]]:
+    """Train runs of one data set together by the recipe, and give their records.
+
+    Violations are those of decisions that agree with the definitions.
+    """
+    work = batch(runs, setting, device)
+    ready = Ready(recipe, work.world.theory, work.base, [run.seed for run in runs])
+    ready = ready.to(device=device, dtype=work.dtype)
+    optimiser = torch.optim.Adam(ready.parameters(), lr=recipe.rate)
+    began = time.perf_counter()
+    for _ in range(recipe.epochs):
+        optimiser.zero_grad(set_to_none=True)
+        _loss(ready, work).sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
+        optimiser.step()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    taken = time.perf_counter() - began
+    with torch.no_grad():
+        model = ready.tables()
+        crisp = ready.grounding.decided(model)
+    settings = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
+    settings["exists"] = recipe.exists.name
+    found = records(work, _trained(ready, model), taken)
+    for one, decided in zip(found, records(work, _trained(ready, crisp), taken), strict=True):
+        one |= {k: decided[k] for k in ("violations", "violation_rate")}
+        one["setting"] = {**one["setting"], "recipe": settings}
+    return found
+
+
+def _loss(ready: Ready, work: Batch) -> Tensor:
+    """The loss of each run: facts, axioms and prior, as sums over its facts."""
+    recipe, model = ready.recipe, ready.tables()
+    total = torch.zeros_like(work.facts.counts)
+    for name, cells in work.facts.cells.items():
+        table = model.predicate(name)
+        degrees = table.expand(ready.runs, *table.shape[1:]).reshape(-1)[cells]
+        wrong = likelihood(degrees, work.facts.truth[name], recipe.flips)
+        total = total.index_add(0, work.facts.run[name], wrong)
+    total = total + recipe.prior * ready.prior()
+    if recipe.weight:
+        total = total + recipe.weight * work.facts.counts * ready.axioms(model)
+    return total
+
+
+def _trained(ready: Ready, model: Interpretation) -> Trained:
+    tables = {n: model.predicate(n) for n in LEARNED}
+    whole = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in tables.items()}
+    epochs = torch.full((ready.runs,), ready.recipe.epochs)
+    count = sum(p.numel() for p in ready.parameters()) // ready.runs
+    return Trained(whole, epochs, epochs, torch.zeros(0, ready.runs), count)

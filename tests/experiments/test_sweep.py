@@ -198,6 +198,7 @@ def test_lines_are_appended_after_the_last_whole_one(tmp_path):
 # --- real runs -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_real_sweep_in_two_processes_is_that_of_one(tmp_path):
     runs = [Run("CarPed35K", "FOT-LTN", 0.1, r) for r in range(2)]
     path = tmp_path / "r.jsonl"
@@ -210,6 +211,7 @@ def test_a_real_sweep_in_two_processes_is_that_of_one(tmp_path):
     assert len(found) == 2
 
 
+@pytest.mark.slow
 def test_a_process_that_is_ended_from_outside(tmp_path):
     """By a setting that cannot be unpickled in the other process."""
     with pytest.raises(LimitError, match="go on with fewer processes"):
@@ -271,6 +273,7 @@ def started(tmp_path, epochs):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 @pytest.mark.parametrize("whole_group", [True, False], ids=["Ctrl-C", "one process"])
 def test_an_interrupt_stops_all_processes(tmp_path, whole_group):
@@ -291,6 +294,7 @@ def test_an_interrupt_stops_all_processes(tmp_path, whole_group):
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 def test_a_kill_leaves_no_processes_and_what_was_done(tmp_path):
     process = started(tmp_path, 5)
