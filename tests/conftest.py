@@ -1,10 +1,15 @@
 """Every test is seeded and in double precision."""
 
 import os
+import signal
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+# A program that is started in the background ignores Ctrl-C, and so would the programs it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]

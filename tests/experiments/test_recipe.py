@@ -1,6 +1,9 @@
 """The recipe on the paper's scenes, in small."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,3 +42,14 @@ def test_the_likelihood_of_wrong_labels():
 def test_held_back_facts_are_training_facts():
     (found,) = run_recipe(RUNS[:1], replace(SHORT, epochs=2), setting=replace(READING, holdout=0.2))
     assert found["setting"]["holdout"] == 0.2
+
+
+def test_the_page_is_that_of_the_records():
+    folder = Path(__file__).parents[2] / "docs" / "recipe"
+    done = subprocess.run(
+        [sys.executable, folder / "build.py", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr or "run: python docs/recipe/build.py"
