@@ -106,7 +106,9 @@ def posteriors(
 
     Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
     """
-    _check(flip_rate, len(labels), seeds, sweeps, burn_in, chains)
+    if not 0 <= flip_rate <= 1:
+        raise DataError(f"the flip rate must be a number from 0 to 1, not {flip_rate}")
+    check_sampling(len(labels), seeds, sweeps, burn_in, chains)
     near = _near(close, size)
     found = [_evidence(one, size, flip_rate) for one in labels]
     if not found:
@@ -250,11 +252,12 @@ def _name(device: torch.device) -> str:
 # --- what is given ---------------------------------------------------------------------------
 
 
-def _check(
-    flip_rate: float, runs: int, seeds: Sequence[int], sweeps: int, burn_in: int, chains: int
-) -> None:
-    if not 0 <= flip_rate <= 1:
-        raise DataError(f"the flip rate must be a number from 0 to 1, not {flip_rate}")
+def check_sampling(runs: int, seeds: Sequence[int], sweeps: int, burn_in: int, chains: int) -> None:
+    """Refuse what no posterior can be sampled with.
+
+    Raises:
+        DataError: a run has no seed, a seed is none, or a number is too small.
+    """
     if len(seeds) != runs:
         raise DataError(f"there are {runs} sets of labels, but {len(seeds)} seeds")
     for seed in seeds:

@@ -21,7 +21,6 @@ What it leaves open is chosen as follows:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +29,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as csv
-import pyarrow.parquet as parquet
 
 from fotltn.errors import DataError, LimitError
+from fotltn.experiments.files import write_facts
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -262,26 +260,4 @@ def write(scene: Scene, folder: Path | str, *, name: str = "facts.csv") -> Path:
     Raises:
         DataError: the name is neither, or the file cannot be written.
     """
-    if not name.endswith((".csv", ".parquet")) or Path(name).name != name:
-        raise DataError(
-            f"a table of facts is named like 'facts.csv' or 'facts.parquet', not '{name}'"
-        )
-    path = Path(folder) / name
-    draft = path.with_name(f".{name}.{os.getpid()}.tmp")
-    table = facts(scene)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("wb") as file:
-                if name.endswith(".csv"):
-                    file.write(",".join(table.column_names).encode() + b"\n")
-                    plain = csv.WriteOptions(include_header=False, quoting_style="none")
-                    csv.write_csv(table, file, plain)
-                else:
-                    parquet.write_table(table, file)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
-    return path
+    return write_facts(facts(scene), folder, name)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.experiments.bayes import SMALLEST_RATE, Tables
+from fotltn.experiments.bayes import SMALLEST_RATE, Tables, check_sampling
 from fotltn.experiments.deliveries import (
     BREAKS,
     LEARNED,
@@ -115,7 +115,7 @@ def posteriors(
 
     Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
     """
-    _check(len(labels), seeds, sweeps, burn_in, chains)
+    check_sampling(len(labels), seeds, sweeps, burn_in, chains)
     found = [_evidence(one, given.size, rates) for one in labels]
     if not found:
         return []
@@ -143,21 +143,6 @@ def posteriors(
         {name: mean[..., run].contiguous() for name, mean in means.items()}
         for run in range(len(labels))
     ]
-
-
-def _check(runs: int, seeds: Sequence[int], sweeps: int, burn_in: int, chains: int) -> None:
-    if len(seeds) != runs:
-        raise DataError(f"there are {runs} sets of labels, but {len(seeds)} seeds")
-    for seed in seeds:
-        if not 0 <= seed < 2**63:
-            raise DataError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
-    for name, number, least in (
-        ("sweeps", sweeps, 1),
-        ("burn_in", burn_in, 0),
-        ("chains", chains, 1),
-    ):
-        if number < least:
-            raise DataError(f"'{name}' must be at least {least}, not {number}")
 
 
 def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Tables:

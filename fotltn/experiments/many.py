@@ -26,13 +26,13 @@ from fotltn.experiments.protocol import Run, Setting, World, facts_of, world
 from fotltn.experiments.supervision import (
     Supervision,
     cross_entropy,
-    mean_error,
     supervision,
     unsatisfied,
 )
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
 from fotltn.learn.metrics import chance, kb_sat, mean, pr_auc
+from fotltn.learn.objective import rooted
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.many import ManyMLP
@@ -192,8 +192,8 @@ class _Ours(nn.Module):
             self.ready = work.axioms(semantics, tables, work.dtype)
         found = self.ready(work.model(tables)).values()
         values = torch.stack([v.tensor.reshape(-1).expand(len(work.runs)) for v in found])
-        axioms = mean_error(((1 - values).clamp(min=0) ** p).mean(0), p)
-        return mean_error((facts**p + axioms**p) / 2, p)
+        axioms = rooted(((1 - values).clamp(min=0) ** p).mean(0), p)
+        return rooted((facts**p + axioms**p) / 2, p)
 
     def watch(self, facts: Supervision) -> Tensor:
         """The loss of each run on facts that are held back."""

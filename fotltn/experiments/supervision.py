@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fotltn.experiments.carped import LEARNED
 from fotltn.grounding.labels import Labels
+from fotltn.learn.objective import rooted
 
 Tables = dict[str, Tensor]
 
@@ -47,13 +48,6 @@ def supervision(
     return Supervision(cells, truth, run, counts)
 
 
-def mean_error(powers: Tensor, p: float) -> Tensor:
-    """The root of means of powers of errors, with slope 0 at 0; what is no number stays so."""
-    nothing = powers == 0
-    root = torch.where(nothing, torch.ones_like(powers), powers) ** (1 / p)
-    return torch.where(nothing, torch.zeros_like(powers), root)
-
-
 def unsatisfied(tables: Tables, facts: Supervision, p: float) -> Tensor:
     """For each run, the mean error of its facts: the complement of the paper's sat_sup."""
     total = torch.zeros_like(facts.counts)
@@ -62,7 +56,7 @@ def unsatisfied(tables: Tables, facts: Supervision, p: float) -> Tensor:
         truth = facts.truth[name]
         error = truth * (1 - degree) + (1 - truth) * degree
         total = total.index_add(0, facts.run[name], error.square().square() if p == 4 else error**p)
-    return mean_error(total / facts.counts, p)
+    return rooted(total / facts.counts, p)
 
 
 def cross_entropy(logits: Tables, facts: Supervision) -> Tensor:

@@ -162,7 +162,7 @@ def mean_error(values: Tensor, weights: Tensor, p: float) -> Tensor:
     Without any weight it is 0.
     """
     powers = (weights * (1 - values).clamp(min=0) ** p).sum()
-    return _rooted(powers / _total(weights), p)
+    return rooted(powers / _total(weights), p)
 
 
 def _total(weights: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ def fact_loss(
                 agree = truth * degrees + (1 - truth) * (1 - degrees)
                 own = objective.fact_p[name].at(epoch) if name in objective.fact_p else p
                 error = ((1 - agree).clamp(min=0) ** own).mean()
-                share = error if own == p else _rooted(error, own) ** p
+                share = error if own == p else rooted(error, own) ** p
             case "cross-entropy":
                 share = _cross_entropy(truth, degrees)
             case "noise-aware":
@@ -218,7 +218,7 @@ def fact_loss(
         return torch.zeros((), device=model.lengths.device)
     whole = torch.stack(shares)
     mean = (whole * whole.new_tensor(counts)).sum() / sum(counts)
-    return _rooted(mean, p) if objective.facts == "satisfaction" else mean
+    return rooted(mean, p) if objective.facts == "satisfaction" else mean
 
 
 def _cross_entropy(truth: Tensor, degrees: Tensor) -> Tensor:
@@ -230,7 +230,7 @@ def _log(degrees: Tensor) -> Tensor:
     return degrees.clamp(min=_LEAST).log()
 
 
-def _rooted(mean: Tensor, p: float) -> Tensor:
+def rooted(mean: Tensor, p: float) -> Tensor:
     """The root, with slope 0 at 0; what is no number stays so."""
     nothing = mean == 0
     root = torch.where(nothing, torch.ones_like(mean), mean) ** (1 / p)

@@ -296,7 +296,7 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fotltn.experiments.carped.csv.write_csv", full)
+    monkeypatch.setattr("fotltn.experiments.files.csv.write_csv", full)
     with pytest.raises(DataError, match=r"cannot write .*facts\.csv: No space left on device"):
         write(scene, tmp_path)
     assert path.read_bytes() == old

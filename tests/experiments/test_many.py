@@ -12,9 +12,9 @@ from fotltn.experiments.carped import LEARNED
 from fotltn.experiments.htgnn import HTGNN
 from fotltn.experiments.many import batch, records, train
 from fotltn.experiments.protocol import READING, Setting, facts_of, world
-from fotltn.experiments.supervision import mean_error, unsatisfied
+from fotltn.experiments.supervision import unsatisfied
 from fotltn.learn.fit import fit
-from fotltn.learn.objective import FACTS_ONLY, PAPER, axiom_loss, fact_loss, losses
+from fotltn.learn.objective import FACTS_ONLY, PAPER, axiom_loss, fact_loss, losses, rooted
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Task, Training
@@ -83,7 +83,7 @@ def test_the_loss_of_the_paper_s_data_set_in_single_precision():
 
 def test_a_mean_error_has_no_slope_at_nothing_and_keeps_what_is_no_number():
     powers = torch.tensor([0.0, 0.0625, float("nan")], requires_grad=True)
-    found = mean_error(powers, 4.0)
+    found = rooted(powers, 4.0)
     assert found[:2].tolist() == [0.0, 0.5]
     assert found[2].isnan()
     (slope,) = torch.autograd.grad(found[:2].sum(), powers)
