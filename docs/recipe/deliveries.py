@@ -1,8 +1,9 @@
 """The recipe, unchanged, on the second world, beside the same logits without axioms and the paper.
 
-    python docs/recipe/deliveries.py FILE [--repetitions N]
+    python docs/recipe/deliveries.py FILE [--repetitions N] [--processes N] [--limit cpu|cuda]
 
-Appends a JSON line for each run. The likelihood is told that a quarter of the true facts are
+Appends a JSON line for each run that is not there yet; with `--limit`, for the Bayes limit on the
+same labels instead. The likelihood is told that a quarter of the true facts are
 labelled false, and no false fact true; the true rates differ by predicate, from .15 to .30.
 """
 
@@ -12,13 +13,19 @@ import argparse
 import json
 import re
 import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from importlib import resources
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fotltn.experiments.deliveries import DEFINITIONS, LEARNED, facts, generate, noisy
+from fotltn.experiments.deliveries_limit import posteriors
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
@@ -37,7 +44,7 @@ from fotltn.semantics.interpretation import Interpretation
 from fotltn.syntax.load import parse_theory
 
 METHODS = ("recipe", "logits", "paper", "labels")
-FRACTIONS = (0.1, 0.3, 0.8)
+FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 MISSED, INVENTED = 0.25, 0.0
 
 
@@ -104,23 +111,51 @@ def task(
     return Task(grounding, Axioms(theory, STABLE_PRODUCT), objective, train, training)
 
 
+def sample(every: Labels, fraction: float, repetition: int) -> tuple[Labels, Labels]:
+    """The noisy facts that a run learns from, and the clean rest."""
+    train, test = split(every, fraction, by="facts", seed=1000 + repetition)
+    return noisy(train, 1000 + repetition), test
+
+
 def run(method: str, fraction: float, repetition: int) -> dict[str, object]:
     """One run."""
     theory, given, every = world()
-    seed = 1000 + repetition
-    train, test = split(every, fraction, by="facts", seed=seed)
-    work = task(method, theory, given, noisy(train, seed), repetition)
+    train, test = sample(every, fraction, repetition)
+    work = task(method, theory, given, train, repetition)
     began = time.perf_counter()
     outcome = fit(work)
     taken = time.perf_counter() - began
     with torch.no_grad():
-        degrees = predicted(test, work.grounding())
+        row = scored(method, fraction, repetition, predicted(test, work.grounding()), test)
+    return {**row, "epochs": len(outcome.history), "seconds": taken}
+
+
+def limit(fraction: float, repetitions: Sequence[int], device: str) -> list[dict[str, object]]:
+    """The Bayes limit on the labels of several repetitions."""
+    _, _, every = world()
+    parts = [sample(every, fraction, r) for r in repetitions]
+    found = posteriors(
+        generate(seed=0).given, [train for train, _ in parts], seeds=repetitions, device=device
+    )
+    rows = []
+    for repetition, (_, test), tables in zip(repetitions, parts, found, strict=True):
+        degrees = {}
+        for name, (_, entity, step) in test.index.items():
+            table = tables[name].cpu()
+            degrees[name] = table[entity, step if table.shape[-1] > 1 else torch.zeros_like(step)]
+        rows.append(scored("limit", fraction, repetition, degrees, test))
+    return rows
+
+
+def scored(
+    method: str, fraction: float, repetition: int, degrees: Mapping[str, Tensor], test: Labels
+) -> dict[str, object]:
+    """What is written down."""
     found = report({n: (test.truth[n] >= 0.5, d) for n, d in degrees.items()})
     return {
         "method": method, "fraction": fraction, "repetition": repetition,
         "pr_auc": found.mean["pr_auc"].value, "chance": found.mean["chance"].value,
         "by": {n: r.pr_auc.value for n, r in found.predicates.items()},
-        "epochs": len(outcome.history), "seconds": taken,
     }  # fmt: skip
 
 
@@ -128,20 +163,36 @@ def main() -> None:
     """Run all that is not in the file yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--limit", metavar="DEVICE")
     args = parser.parse_args()
     done = set()
     if args.file.exists():
-        for line in args.file.read_text("utf-8").splitlines():
-            one = json.loads(line)
+        for text in args.file.read_text("utf-8").splitlines():
+            one = json.loads(text)
             done.add((one["method"], one["fraction"], one["repetition"]))
-    for repetition in range(args.repetitions):
+    with args.file.open("a", encoding="utf-8") as file:
+        for row in rows(args.repetitions, args.processes, args.limit, done):
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+
+
+def rows(
+    repetitions: int, processes: int, device: str | None, done: Set[tuple[str, float, int]]
+) -> Iterator[dict[str, object]]:
+    """What is not done yet, as it is done."""
+    if device is not None:
         for fraction in FRACTIONS:
-            for method in METHODS:
-                if (method, fraction, repetition) not in done:
-                    row = run(method, fraction, repetition)
-                    with args.file.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(row) + "\n")
+            left = [r for r in range(repetitions) if ("limit", fraction, r) not in done]
+            yield from limit(fraction, left, device) if left else ()
+        return
+    wanted = product(range(repetitions), FRACTIONS, METHODS)
+    todo = [(m, f, r) for r, f, m in wanted if (m, f, r) not in done]
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(processes, spawn, torch.set_num_threads, (1,)) as pool:
+        for future in as_completed([pool.submit(run, *one) for one in todo]):
+            yield future.result()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -18,13 +18,16 @@ from torch import Tensor, nn
 
 from fotltn.engine import Prepared, compile_formulas
 from fotltn.experiments.carped import LEARNED
-from fotltn.experiments.many import Batch, Trained, batch, records
+from fotltn.experiments.many import BUDGET, Batch, Trained, batch, records
 from fotltn.experiments.protocol import READING, Run, Setting
-from fotltn.logic.check import CheckedTheory
+from fotltn.learn.objective import doubted
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Predicate
-from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, Semantics
+from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, PMean, Semantics
 from fotltn.semantics.interpretation import Interpretation
+from fotltn.syntax.parse import parse_formula
 
 #: What the axioms say of these, with the head's variable x.
 DEFINITIONS: Mapping[str, str] = {
@@ -32,6 +35,9 @@ DEFINITIONS: Mapping[str, str] = {
     "Run": "Car(x) & !Stop(x)",
     "OnSidewalk": "Ped(x) & !Crossing(x)",
 }
+
+#: Errors are averaged as they are, and one witness suffices.
+_AVERAGED = replace(PRODUCT, name="averaged", forall=PMean(1), always=PMean(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,11 @@ class Recipe:
         weight: of the axioms.
         prior: of the parameters.
         exists: the semantics of definitions: under "product", one witness suffices.
+        obeyed: the semantics of the axioms in the loss.
+        trust: how far to trust each axiom is learned, under a prior with this shape; 0 for not.
+        extra: further axioms, declared as additional knowledge; FIFTH in them stands for a fifth
+            of the trace. Their errors are averaged over bindings and times, without a power.
+        extra_weight: of these.
         rate: of learning.
         epochs: of training; there is no early stopping.
     """
@@ -55,6 +66,10 @@ class Recipe:
     weight: float = 0.3
     prior: float = 0.003
     exists: Semantics = PRODUCT
+    obeyed: Semantics = STABLE_PRODUCT
+    trust: float = 0.0
+    extra: tuple[str, ...] = ()
+    extra_weight: float = 0.3
     rate: float = 0.05
     epochs: int = 300
 
@@ -93,6 +108,7 @@ class Ready(nn.Module):
         self.grounding = grounding(recipe, theory, base, seeds)
         self.runs = len(seeds)
         self.ready: Prepared | None = None
+        self.more: Prepared | None = None
 
     def tables(self) -> Interpretation:
         """Tables of all predicates."""
@@ -103,10 +119,33 @@ class Ready(nn.Module):
         """For each run the mean of the negative logarithms of the axioms' values."""
         if self.ready is None:
             formulas = {a.name: a.formula for a in self.theory.axioms}
-            program = compile_formulas(formulas, self.theory.signature, STABLE_PRODUCT)
-            self.ready = program.prepare(model, dtype=torch.float32, budget=64 * 2**30)
-        values = [v.tensor.reshape(-1).expand(self.runs) for v in self.ready(model).values()]
-        return -torch.stack(values).clamp(min=1e-30).log().mean(0)
+            self.ready = self._planned(formulas, self.recipe.obeyed, model)
+        missing = self._missing(self.ready, model)
+        return (doubted(missing, self.recipe.trust) if self.recipe.trust else missing).mean(0)
+
+    def additional(self, model: Interpretation) -> Tensor:
+        """The same for axioms that are declared in addition."""
+        if self.more is None:
+            fifth = str(model.horizon // 5)
+            formulas = {
+                text: check_formula(
+                    parse_formula(text.replace("FIFTH", fifth)), self.theory.signature
+                ).formula
+                for text in self.recipe.extra
+            }
+            self.more = self._planned(formulas, _AVERAGED, model)
+        return self._missing(self.more, model).mean(0)
+
+    def _planned(
+        self, formulas: Mapping[str, c.Formula], semantics: Semantics, model: Interpretation
+    ) -> Prepared:
+        program = compile_formulas(formulas, self.theory.signature, semantics)
+        return program.prepare(model, dtype=torch.float32, budget=BUDGET)
+
+    def _missing(self, ready: Prepared, model: Interpretation) -> Tensor:
+        """Negative logarithms with axes (axiom, run)."""
+        values = [v.tensor.reshape(-1).expand(self.runs) for v in ready(model).values()]
+        return -torch.stack(values).clamp(min=1e-30).log()
 
     def prior(self) -> Tensor:
         """For each run the sum of the squares of its parameters."""
@@ -121,34 +160,46 @@ def likelihood(degrees: Tensor, truth: Tensor, flips: float) -> Tensor:
 
 
 def run_recipe(
-    runs: Sequence[Run], recipe: Recipe, *, setting: Setting = READING, device: str = "cpu"
+    runs: Sequence[Run], *recipes: Recipe, setting: Setting = READING, device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """Train runs of one data set together by the recipe, and give their records.
 
-    Violations are those of decisions that agree with the definitions.
+    Violations are those of decisions that agree with the definitions. With several recipes, what
+    is learned is the mean over them, to which definitions are applied.
     """
     work = batch(runs, setting, device)
-    ready = Ready(recipe, work.world.theory, work.base, [run.seed for run in runs])
-    ready = ready.to(device=device, dtype=work.dtype)
-    optimiser = torch.optim.Adam(ready.parameters(), lr=recipe.rate)
     began = time.perf_counter()
-    for _ in range(recipe.epochs):
-        optimiser.zero_grad(set_to_none=True)
-        _loss(ready, work).sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
-        optimiser.step()
+    each = [_trained(recipe, work) for recipe in recipes]
     if device.startswith("cuda"):
         torch.cuda.synchronize()
     taken = time.perf_counter() - began
     with torch.no_grad():
-        model = ready.tables()
-        crisp = ready.grounding.decided(model)
-    settings = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
-    settings["exists"] = recipe.exists.name
-    found = records(work, _trained(ready, model), taken)
-    for one, decided in zip(found, records(work, _trained(ready, crisp), taken), strict=True):
+        first = each[0].grounding
+        models = [ready.tables() for ready in each]
+        learned = {n: torch.stack([m.predicate(n) for m in models]).mean(0) for n in first.learned}
+        model = first.applied(replace(models[0], predicates={**models[0].predicates, **learned}))
+        crisp = first.decided(model)
+    found = records(work, _outcome(each[0], model), taken)
+    for one, decided in zip(found, records(work, _outcome(each[0], crisp), taken), strict=True):
         one |= {k: decided[k] for k in ("violations", "violation_rate")}
-        one["setting"] = {**one["setting"], "recipe": settings}
+        one["setting"] = {**one["setting"], "recipe": [_plain(r) for r in recipes]}
     return found
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    found = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
+    return found | {"exists": recipe.exists.name, "obeyed": recipe.obeyed.name}
+
+
+def _trained(recipe: Recipe, work: Batch) -> Ready:
+    ready = Ready(recipe, work.world.theory, work.base, [run.seed for run in work.runs])
+    ready = ready.to(device=work.device, dtype=work.dtype)
+    optimiser = torch.optim.Adam(ready.parameters(), lr=recipe.rate)
+    for _ in range(recipe.epochs):
+        optimiser.zero_grad(set_to_none=True)
+        _loss(ready, work).sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
+        optimiser.step()
+    return ready
 
 
 def _loss(ready: Ready, work: Batch) -> Tensor:
@@ -163,10 +214,12 @@ def _loss(ready: Ready, work: Batch) -> Tensor:
     total = total + recipe.prior * ready.prior()
     if recipe.weight:
         total = total + recipe.weight * work.facts.counts * ready.axioms(model)
+    if recipe.extra:
+        total = total + recipe.extra_weight * work.facts.counts * ready.additional(model)
     return total
 
 
-def _trained(ready: Ready, model: Interpretation) -> Trained:
+def _outcome(ready: Ready, model: Interpretation) -> Trained:
     tables = {n: model.predicate(n) for n in LEARNED}
     whole = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in tables.items()}
     epochs = torch.full((ready.runs,), ready.recipe.epochs)

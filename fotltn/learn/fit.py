@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +17,15 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import parts
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
 from fotltn.learn.identity import identity
-from fotltn.learn.objective import Flips, Losses, axiom_loss, fact_loss, losses, prior_loss
+from fotltn.learn.objective import (
+    Flips,
+    Losses,
+    axiom_loss,
+    fact_loss,
+    factors,
+    losses,
+    prior_loss,
+)
 from fotltn.learn.packing import (
     flatten,
     pack_generators,
@@ -65,7 +73,8 @@ class Progress:
 class Outcome:
     """How training ended: why, the best epoch, and all of them. The weights are in the task.
 
-    If the rate of flipped labels was learned, `flips` is that of the weights.
+    If the rate of flipped labels was learned, `flips` is that of the weights. If trust in axioms
+    was learned, `trust` has the factor of each axiom's weight.
     """
 
     reason: str
@@ -74,6 +83,7 @@ class Outcome:
     finished: bool
     warnings: tuple[str, ...] = ()
     flips: float | None = None
+    trust: Mapping[str, float] | None = None
 
 
 def fit(
@@ -279,7 +289,17 @@ class _Fit:
             progress.stopped is not None,
             warnings,
             self.modules["flips"]().item() if "flips" in self.modules else None,
+            self.trust(),
         )
+
+    @torch.no_grad()
+    def trust(self) -> dict[str, float] | None:
+        """How far each axiom is trusted, if that is learned."""
+        task, trust = self.task, self.task.objective.trust
+        if trust is None or not task.axioms.names:
+            return None
+        logs = task.axioms.values(task.grounding(), epoch=math.inf, key=None, log=True)
+        return dict(zip(task.axioms.names, factors(-logs.mean(-1), trust).tolist(), strict=True))
 
     @contextmanager
     def drawing(self) -> Iterator[None]:

@@ -58,6 +58,8 @@ class Objective:
         invented: the rate of false facts that are labelled true, if it is another.
         prior: how strongly parameters are drawn to 0: the weight of the sum of their squares,
             against the sum over all labelled facts. For "sum" only.
+        trust: learn how far to trust each axiom, for axioms by "log": a factor of its weight under
+            a Gamma prior with mean 1 and this shape. The smaller, the further may factors move.
         axiom_weights: by axiom; others have the weight that the theory gives them.
         fact_weights: by predicate; others have weight 1.
         fact_p: exponents by predicate for "satisfaction"; others have `p`.
@@ -73,6 +75,7 @@ class Objective:
     missed: float | None = None
     invented: float | None = None
     prior: float = 0.0
+    trust: float | None = None
     axiom_weights: Mapping[str, Schedule] = field(default_factory=dict)
     fact_weights: Mapping[str, Schedule] = field(default_factory=dict)
     fact_p: Mapping[str, Schedule] = field(default_factory=dict)
@@ -106,6 +109,10 @@ class Objective:
             raise DataError(f"the weight of a prior is a finite number from 0 on, not {self.prior}")
         if self.prior and self.together != "sum":
             raise DataError("a prior is added to a sum of losses (together = 'sum')")
+        if self.trust is not None and not 0 < self.trust < math.inf:
+            raise DataError(f"trust is a finite number above 0, not {self.trust}")
+        if self.trust is not None and self.axioms != "log":
+            raise DataError(f"trust is learned with axioms by 'log', not by '{self.axioms}'")
         for exponent in (self.p, *self.fact_p.values()):
             if not all(1 <= p < math.inf for _, p in exponent.points):
                 raise DataError(f"p is a finite number from 1 on, not {exponent.as_json()}")
@@ -252,11 +259,28 @@ def axiom_loss(
         epoch: of the schedules.
         logs: the values are logarithms of degrees; for the loss "log".
     """
-    spread = weights.unsqueeze(-1).expand_as(values)
     if objective.axioms == "log":
-        found = values if logs else _log(values)
-        return -(spread * found).sum() / _total(spread)
+        missing = -(values if logs else _log(values)).mean(-1)
+        if objective.trust is not None:
+            missing = doubted(missing, objective.trust)
+        return (weights * missing).sum() / _total(weights)
+    spread = weights.unsqueeze(-1).expand_as(values)
     return mean_error(values, spread, objective.p.at(epoch))
+
+
+def doubted(missing: Tensor, trust: float) -> Tensor:
+    """What axioms add to the loss with the factors of their weights at their best.
+
+    A factor f costs `f·L + k(f - 1 - log f)`, with L the negative logarithm of an axiom's value
+    and k the shape of the prior. The least cost is at `k / (k + L)`, see `factors`, and is
+    `k log(1 + L/k)`; so the factors need no steps of their own.
+    """
+    return trust * torch.log1p(missing / trust)
+
+
+def factors(missing: Tensor, trust: float) -> Tensor:
+    """How far each axiom is trusted, from 0 to 1."""
+    return trust / (trust + missing)
 
 
 def prior_loss(objective: Objective, parameters: Iterable[Tensor], facts: int) -> Tensor | None:

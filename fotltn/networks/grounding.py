@@ -140,12 +140,16 @@ class Grounding(nn.Module):
         """
         tables = {n: model.predicate(n) for n in self.learned}
         decided = {n: (t >= threshold).to(t.dtype) for n, t in tables.items()}
-        kept = {n: t for n, t in model.predicates.items() if n not in self.defined}
-        found = self._with_definitions(replace(model, predicates={**kept, **decided}), 0)
+        found = self.applied(replace(model, predicates={**model.predicates, **decided}))
         defined = {n: (found.predicate(n) >= threshold) for n in self.defined}
         first = next(iter(tables.values()))
         crisp = {n: t.to(first.dtype) for n, t in defined.items()}
         return replace(found, predicates={**found.predicates, **crisp})
+
+    def applied(self, model: Interpretation) -> Interpretation:
+        """Tables in which what is defined is computed anew from the rest, on all data."""
+        kept = {n: t for n, t in model.predicates.items() if n not in self.defined}
+        return self._with_definitions(replace(model, predicates=kept), 0)
 
     def _with_definitions(self, model: Interpretation, key: int | None) -> Interpretation:
         for name, checked in self.definitions.items():

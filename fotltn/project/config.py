@@ -329,12 +329,13 @@ def _objective(table: Table) -> tuple[Objective, dict[str, Schedule]]:
         if table.has("invented")
         else base.invented,
         "prior": table.number("prior", base.prior, low=0),
+        "trust": table.number("trust", 1.0, low=0) if table.has("trust") else base.trust,
         "axiom_weights": _schedules(table.table("axiom_weights")),
         "fact_weights": _schedules(table.table("fact_weights")),
         "fact_p": _schedules(table.table("fact_p"), low=1),
     }
     axiom_p = _schedules(table.table("axiom_p"), low=1)
-    table.taken |= {"missed", "invented"}
+    table.taken |= {"missed", "invented", "trust"}
     table.finish()
     return _made(table, Objective, parts), axiom_p
 
