@@ -83,12 +83,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--method", choices=METHODS, help="only this one")
     parser.add_argument("--first", type=int, default=0, help="begin with this reading")
     parser.add_argument("--json")
     args = parser.parse_args()
     rows = []
     for setting in READINGS[args.first :]:
         for method in METHODS if setting.types == "all" else METHODS[:2]:
+            if args.method not in (None, method):
+                continue
             rows.append(row(setting, method, args.repetitions, args.device))
             print(rows[-1], flush=True)
     report("readings of the paper on CarPed35K", rows, args.json)

@@ -39,7 +39,7 @@ from fotltn.logic.check import CheckedTheory, check
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Defined, Logits, Network, Predicate, mlp
-from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT
+from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, WITNESS
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.syntax.load import parse_theory
 
@@ -108,7 +108,8 @@ def task(
             objective = PAPER if method == "paper" else FACTS_ONLY
             training = Training(seed=seed)
         grounding = Grounding(signature, given, predicates, inputs=inputs)
-    return Task(grounding, Axioms(theory, STABLE_PRODUCT), objective, train, training)
+    semantics = WITNESS if method == "recipe" else STABLE_PRODUCT
+    return Task(grounding, Axioms(theory, semantics), objective, train, training)
 
 
 def sample(every: Labels, fraction: float, repetition: int) -> tuple[Labels, Labels]:

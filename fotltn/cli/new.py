@@ -11,14 +11,16 @@ import typer
 from fotltn.cli.output import emit_json
 from fotltn.errors import DataError
 
-_DATA = """\
+_START = """\
 # A scene of cars and pedestrians: which cars stop, who crosses, and when.
 
 [theory]
 file = "theory.fot"          # declarations and axioms
-semantics = "stable-product" # what they mean
+semantics = SEMANTICS
 p = 4                        # the exponent of all means
+"""
 
+_DATA = """
 [data]
 facts = ["facts.csv"]        # predicate, arg1, arg2, time, truth
 train = 0.1                  # the share of labelled facts to learn from; the others are for testing
@@ -28,7 +30,10 @@ seed = 0
 
 #: What we recommend: what axioms define is defined, and the likelihood knows of wrong labels.
 RECIPE = (
-    _DATA
+    _START.replace(
+        "SEMANTICS", '"witness"        # what they mean; one witness suffices for exists, F'
+    )
+    + _DATA
     + """
 [predicates]                 # what is not named here is given by facts
 Car = "logits"               # free for every agent
@@ -64,7 +69,8 @@ seed = 0
 
 #: The setting of the paper.
 PAPER = (
-    _DATA
+    _START.replace("SEMANTICS", '"stable-product" # what they mean: means, as in the paper')
+    + _DATA
     + """
 [inputs.agent]               # what networks see of an agent
 embedding = 32               # a learned vector of that width ...

@@ -25,7 +25,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Predicate
-from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, PMean, Semantics
+from fotltn.semantics.config import PRODUCT, WITNESS, PMean, Semantics
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.syntax.parse import parse_formula
 
@@ -63,13 +63,13 @@ class Recipe:
     defined: bool = True
     reach: float = 4.0
     flips: float = 0.1
-    weight: float = 0.3
+    weight: float = 0.6
     prior: float = 0.003
     exists: Semantics = PRODUCT
-    obeyed: Semantics = STABLE_PRODUCT
+    obeyed: Semantics = WITNESS
     trust: float = 0.0
     extra: tuple[str, ...] = ()
-    extra_weight: float = 0.3
+    extra_weight: float = 0.6
     rate: float = 0.05
     epochs: int = 300
 

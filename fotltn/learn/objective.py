@@ -136,7 +136,7 @@ PAPER = Objective()
 FACTS_ONLY = Objective(axioms="none")
 #: What we recommend: a likelihood that knows of wrong labels, axioms beside it, a weak prior.
 RECIPE = Objective(
-    facts="noise-aware", axioms="log", together="sum", weight=Schedule(((0.0, 0.3),)), prior=0.003
+    facts="noise-aware", axioms="log", together="sum", weight=Schedule(((0.0, 0.6),)), prior=0.003
 )
 
 

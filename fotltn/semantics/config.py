@@ -150,6 +150,9 @@ STABLE_PRODUCT = Semantics("stable-product")
 #: The same with LTN's projections; values agree with LTNtorch's `stable=True`.
 LTN = Semantics("ltn", epsilon=1e-4)
 
+#: The paper's ∀ and G, with ∃ and F folding the probabilistic sum: one witness suffices.
+WITNESS = Semantics("witness", exists=Fold(), eventually=Fold())
+
 #: Product connectives, and their folds for quantifiers and time.
 PRODUCT = _every("product", Fold())
 
@@ -188,8 +191,8 @@ CRISP = Semantics("crisp", boolean=True)
 SEMANTICS: dict[str, Semantics] = {
     s.name: s
     for s in (
-        STABLE_PRODUCT, LTN, PRODUCT, LOG_PRODUCT, GODEL, GODEL_RESIDUAL, LUKASIEWICZ, GOGUEN,
-        CRISP,
+        STABLE_PRODUCT, LTN, WITNESS, PRODUCT, LOG_PRODUCT, GODEL, GODEL_RESIDUAL, LUKASIEWICZ,
+        GOGUEN, CRISP,
     )
 }  # fmt: skip
 
