@@ -17,6 +17,7 @@ from fotltn.errors import DataError, SemanticsError
 from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
+from fotltn.plan.blocks import Costs, Layout, layout
 from fotltn.plan.build import BUDGET, build
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.facts import Bound
@@ -38,6 +39,7 @@ class Program:
     expressions: tuple[tuple[str, Expr], ...]
     signature: Signature
     semantics: Semantics
+    at: int | None = 0
 
     def plan(self, sizes: Sizes, *, budget: int = BUDGET) -> Plan:
         """Choose routes for given sizes."""
@@ -52,6 +54,20 @@ class Program:
         facts = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
         plan = self.plan(sizes, budget=budget)
         return Prepared(plan, self.semantics, dtype, sizes.ragged, facts, self.guards())
+
+    def ready(
+        self, model: Interpretation, *, dtype: torch.dtype, budget: int = BUDGET
+    ) -> Prepared | InBlocks:
+        """Plan for data, in blocks of traces that are alike if that saves much padding."""
+        costs = Costs(x for _, x in self.expressions)
+        found = layout(self._whole, costs, model) if self.at == 0 else None
+        if found is None:
+            return self.prepare(model, dtype=dtype, budget=budget)
+        return InBlocks(self, found, model, dtype=dtype, budget=budget)
+
+    @property
+    def _whole(self) -> list[c.Formula]:
+        return [formula for _, formula in self.formulas]
 
     def guards(self) -> frozenset[str]:
         """The predicates that decide, as guards, what is counted."""
@@ -112,6 +128,48 @@ class Prepared:
         if changed:
             for found in self.bound.values():
                 found.forget()
+
+
+class InBlocks:
+    """Plans for blocks of a ragged batch, ready to run again and again as one.
+
+    Values are those of the batch as a whole: an aggregation over entities or time never sees
+    more of a trace than the trace has.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        found: Layout,
+        model: Interpretation,
+        *,
+        dtype: torch.dtype,
+        budget: int = BUDGET,
+    ) -> None:
+        """Plan each block."""
+        self.program, self.dtype, self.budget = program, dtype, budget
+        self._plan(found, model)
+
+    def _plan(self, found: Layout, model: Interpretation) -> None:
+        self.layout, self.prepared = found, list[Prepared]()
+        left = self.budget
+        for part in found.models(model):
+            self.prepared.append(self.program.prepare(part, dtype=self.dtype, budget=left))
+            left -= self.prepared[-1].plan.peak
+
+    def __call__(self, model: Interpretation) -> dict[str, Value]:
+        """The value of each formula; if tables of guards are others, blocks are chosen anew.
+
+        Raises:
+            DataError: a table of facts is none that was prepared for.
+        """
+        if not self.layout.fits(model):
+            costs = Costs(x for _, x in self.program.expressions)
+            self._plan(Layout(self.program._whole, costs, model), model)
+        models = self.layout.models(model)
+        return self.layout.joined(
+            [run(part) for run, part in zip(self.prepared, models, strict=True)]
+        )
 
 
 def _same_places(new: SparseTable, old: SparseTable) -> bool:
@@ -183,7 +241,7 @@ def compile_formulas(
             for name, formula in formulas.items()
         }
     )
-    return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics)
+    return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics, at)
 
 
 def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:

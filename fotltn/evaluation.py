@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check, check_formula
 from fotltn.logic.signature import Signature
+from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, named
@@ -139,7 +141,7 @@ def evaluate_all(
     a time point `at`, only there is a value right.
     """
     if semantics.boolean:
-        return {n: crisp.evaluate(f, model, threshold=threshold) for n, f in formulas.items()}
+        return _truths(formulas, model, threshold, at)
     if not engine or not within_rounding(semantics, dtype):
         found = {
             n: reference.evaluate(f, model, semantics, dtype=dtype) for n, f in formulas.items()
@@ -149,6 +151,30 @@ def evaluate_all(
     if log == semantics.log_space:
         return found
     return {n: Value(v.axes, to_log(v.tensor) if log else v.tensor.exp()) for n, v in found.items()}
+
+
+def _truths(
+    formulas: Mapping[str, c.Formula],
+    model: Interpretation,
+    threshold: float | None,
+    at: int | None,
+) -> dict[str, Value]:
+    core = list(formulas.values())
+    used = {n.predicate for n in postorder(*core) if isinstance(n, c.Atom)}
+
+    def truths(part: Interpretation) -> dict[str, Value]:
+        dense = {name: part.predicate(name) for name in used}  # laid out once for all formulas
+        part = replace(part, predicates={**part.predicates, **dense})
+        return {n: crisp.evaluate(f, part, threshold=threshold) for n, f in formulas.items()}
+
+    found = layout(core, Costs(core), model) if at == 0 else None
+    if found is None:
+        return truths(model)
+    parts = [
+        {n: Value(v.axes, v.tensor[..., :1]) for n, v in truths(part).items()}
+        for part in found.models(model)
+    ]
+    return found.joined(parts)
 
 
 def _planned(
@@ -162,7 +188,7 @@ def _planned(
     static = _static(formulas, model)
     program = _program(tuple(formulas.items()), static, semantics, at)
     try:
-        prepared = program.prepare(model, dtype=dtype, budget=budget)
+        prepared = program.ready(model, dtype=dtype, budget=budget)
     except LimitError:
         if len(formulas) == 1:
             raise

@@ -124,13 +124,17 @@ class Pointwise(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(Expr):
-    """A reduction over entity axes and (`time`) the whole trace, where the guard is true."""
+    """A reduction over entity axes and (`time`) the whole trace, where the guard is true.
+
+    A guard that is `still` does not change over time.
+    """
 
     kind: Kind
     over: tuple[c.Axis, ...]
     time: bool
     x: Expr
     guard: c.Formula | None = None
+    still: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -220,9 +224,10 @@ def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
             return x.axes, x.timed
         case Product(parts) | Pointwise(_, parts):
             return none.union(*(p.axes for p in parts)), any(p.timed for p in parts)
-        case Reduce(_, over, time, x, guard):
+        case Reduce(_, over, time, x, guard, still):
             inner = x.axes if guard is None else x.axes | free_axes(guard)
-            return inner - set(over), (x.timed or guard is not None) and not time
+            moving = x.timed or (guard is not None and not still)
+            return inner - set(over), moving and not time
         case At(x):
             return x.axes, False
         case Shift(x) | Scan(_, x):

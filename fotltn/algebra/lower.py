@@ -102,8 +102,9 @@ class _Lowering:
                 return self.imply(*parts)
             case c.Quantifier(universal, axes, guard):
                 how = self.s.forall if universal else self.s.exists
+                still = guard is not None and _still(guard, self.signature)
                 return self.aggregate(
-                    how, universal, parts[-1], lambda k, x: Reduce(k, axes, False, x, guard)
+                    how, universal, parts[-1], lambda k, x: Reduce(k, axes, False, x, guard, still)
                 )
             case c.Shift(_, steps, past, weak):
                 return Shift(parts[0], steps, past, float(weak))
@@ -200,6 +201,16 @@ def _moving(terms: tuple[c.Term, ...], signature: Signature) -> bool:
         isinstance(n, c.Apply) and not signature.functions[n.function].static
         for term in terms
         for n in _nodes(term)
+    )
+
+
+def _still(guard: c.Formula, signature: Signature) -> bool:
+    """Whether a guard is the same at all time points."""
+    return not any(
+        isinstance(n, c.Edge | c.Shift | c.Aggregate | c.Until)
+        or (isinstance(n, c.Atom) and not signature.predicates[n.predicate].static)
+        or (isinstance(n, c.Apply) and not signature.functions[n.function].static)
+        for n in postorder(guard)
     )
 
 

@@ -30,6 +30,9 @@ def audit(
             help="A project, before training, or the folder of a model, after it.",
         ),
     ],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Of a project: another folder with its tables.")
+    ] = None,
     threshold: Annotated[
         float, typer.Option("--threshold", help="Degrees at or above it count as true.")
     ] = 0.5,
@@ -47,7 +50,9 @@ def audit(
 
     before = is_project(path)
     if before:
-        found = audit_labels(path, threshold=threshold)
+        found = audit_labels(path, data=data, threshold=threshold)
+    elif data is not None:
+        raise DataError(f"'{path}' is a model, which has its data; --data goes with a project")
     else:
         model = load_model(path)
         if not model.theory.axioms:

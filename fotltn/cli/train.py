@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 def train(
     project: Annotated[Path, typer.Argument(help="A folder with a project.toml, or that file.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Another folder with the project's tables.")
+    ] = None,
     model: Annotated[
         Path | None,
         typer.Option("--model", "-o", help="Where to put the model; usually PROJECT/model."),
@@ -46,7 +49,7 @@ def train(
     from fotltn.project.config import read_config
     from fotltn.project.train import InterruptedTrainingError, train_and_save, without_axioms
 
-    config = read_config(project)
+    config = read_config(project, data=data)
     training = config.training
     training = training if seed is None else replace(training, seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)

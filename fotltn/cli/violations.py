@@ -10,6 +10,7 @@ import typer
 from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, binding_text, grid, number, percent, say, show
+from fotltn.cli.why import Reasons
 
 if TYPE_CHECKING:
     from fotltn.learn.violations import Counterexample, Violation
@@ -32,35 +33,53 @@ def violations(
         typer.Option("--crisp", help="In two-valued logic: a counterexample, if there is one."),
     ] = False,
     threshold: Annotated[
-        float, typer.Option("--threshold", help="With --crisp: degrees at or above it are true.")
+        float,
+        typer.Option("--threshold", help="With --crisp or --why: degrees at or above it are true."),
     ] = 0.5,
+    explained: Annotated[
+        int, typer.Option("--why", min=0, help="How many of those shown to explain.")
+    ] = 0,
+    flip_given: Annotated[
+        bool,
+        typer.Option(
+            "--flip-given",
+            help="With --why: given facts, too, may be influential, and flipped in repairs.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the bindings and times at which an axiom's error arises, the worst first.
 
     Each has its exact share of the axiom's error. Without an axiom, the worst of all axioms are
-    shown, by their share of the error of all axioms together. Exit status: 0 even if there are
+    shown, by their share of the error of all axioms together. With --why N, the worst N are
+    explained: the value of every part of the formula, the facts that the value depends on most,
+    and the fewest facts to flip so that it is true. Exit status: 0 even if there are
     violations, 1 if the input has errors, 2 for a wrong call.
     """
     check_threshold_share(threshold)
     from fotltn.project.find import find_model
 
+    if crisp and explained:
+        raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
     found = find_model(model)
+    reasons = Reasons(found, explained, flip_given, threshold)
     names = [axiom] if axiom is not None else [a.name for a in found.theory.axioms]
     if crisp:
         wrong = {n: found.counterexample(n, threshold=threshold) for n in names}
         _crisp(found, wrong, threshold, as_json)
     elif axiom is not None:
-        _one(found, axiom, top, as_json)
+        _one(found, axiom, top, reasons, as_json)
     else:
-        _all(found, top, as_json)
+        _all(found, top, reasons, as_json)
 
 
-def _one(model: Model, axiom: str, top: int, as_json: bool) -> None:
+def _one(model: Model, axiom: str, top: int, reasons: Reasons, as_json: bool) -> None:
     found = model.violations(axiom, top=top)
+    worst = [(axiom, v) for v in found]
     if as_json:
         shown = found.as_dict()
-        shown["violations"] = [_as_dict(model, v.as_dict()) for v in found]
+        every = [_as_dict(model, v.as_dict()) for v in found]
+        shown["violations"] = reasons.added(every, worst)
         emit_json({"ok": True, **shown})
         return
     say(_text(model, axiom))
@@ -69,18 +88,21 @@ def _one(model: Model, axiom: str, top: int, as_json: bool) -> None:
     if len(found):
         print()
         _print(model, [(None, None, v) for v in found])
+        reasons.show(worst)
 
 
-def _all(model: Model, top: int, as_json: bool) -> None:
+def _all(model: Model, top: int, reasons: Reasons, as_json: bool) -> None:
     found = model.worst(top)
+    worst = [(r.axiom, r.violation) for r in found]
     if as_json:
-        shown = [_as_dict(model, r.as_dict()) for r in found]
+        shown = reasons.added([_as_dict(model, r.as_dict()) for r in found], worst)
         emit_json({"ok": True, "ranking": RANKING, "violations": shown})
         return
     say(RANKING if found else "All axioms are fully true.")
     if found:
         print()
         _print(model, [(r.axiom, r.share, r.violation) for r in found])
+        reasons.show(worst)
 
 
 def _crisp(

@@ -197,12 +197,12 @@ def _trained(recipe: Recipe, work: Batch) -> Ready:
     optimiser = torch.optim.Adam(ready.parameters(), lr=recipe.rate)
     for _ in range(recipe.epochs):
         optimiser.zero_grad(set_to_none=True)
-        _loss(ready, work).sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
+        loss(ready, work).sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
         optimiser.step()
     return ready
 
 
-def _loss(ready: Ready, work: Batch) -> Tensor:
+def loss(ready: Ready, work: Batch) -> Tensor:
     """The loss of each run: facts, axioms and prior, as sums over its facts."""
     recipe, model = ready.recipe, ready.tables()
     total = torch.zeros_like(work.facts.counts)

@@ -83,6 +83,28 @@ def presence(facts: Facts, sort: str) -> Tensor:
     return torch.arange(sizes[sort]) < torch.tensor(counts).unsqueeze(-1)
 
 
+def present(facts: Facts, sort: str) -> Tensor:
+    """Where entities of a sort are there, with axes (trace, entity, time).
+
+    That is inside the trace, where predicates say so if there are any.
+    """
+    horizon = max(facts.lengths)
+    inside = torch.arange(horizon) < torch.tensor(facts.lengths).unsqueeze(-1)
+    there = presence(facts, sort).unsqueeze(-1) & inside.unsqueeze(1)
+    names = facts.present.get(sort, ())
+    if not names:
+        return there
+    stated = torch.zeros_like(there)
+    for rows in (facts.rows[name] for name in names if name in facts.rows):
+        kept = rows.take(np.flatnonzero(rows.value > 0))
+        where = [torch.from_numpy(i) for i in (kept.trace, kept.args[:, 0])]
+        static = torch.from_numpy(kept.time < 0)
+        stated[where[0][static], where[1][static]] = True
+        times = torch.from_numpy(kept.time)[~static]
+        stated[where[0][~static], where[1][~static], times] = True
+    return there & stated
+
+
 def _table(
     name: str, rows: Rows | None, shape: tuple[int, ...], default: float, dtype: torch.dtype
 ) -> Tensor:
@@ -117,17 +139,19 @@ def _index(rows: Rows) -> list[Tensor]:
 
 
 def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> None:
-    """A function has a result everywhere (inside its trace, for entities that exist in it)."""
+    """A function has a result wherever its arguments are present in its trace; else it is 0."""
     missing = table.isnan()
     if table.shape[-1] > 1:
         times = torch.arange(table.shape[-1])
         inside = times < torch.tensor(facts.lengths).unsqueeze(-1)
         missing = missing & inside.reshape(len(facts.lengths), *[1] * len(sorts), -1)
     for place, sort in enumerate(sorts):
-        if sort in facts.local:
+        if sort in facts.local or sort in facts.present:
+            there = present(facts, sort)
+            there = there.any(-1, keepdim=True) if table.shape[-1] == 1 else there
             shape = [1] * table.dim()
-            shape[0], shape[1 + place] = table.shape[0], table.shape[1 + place]
-            missing = missing & presence(facts, sort).reshape(shape)
+            shape[0], shape[1 + place], shape[-1] = there.shape
+            missing = missing & there.reshape(shape)
     if bool(missing.any()):
         trace, *args, time = missing.nonzero()[0].tolist()
         given = ", ".join(str(facts.name(s, trace, i)) for s, i in zip(sorts, args, strict=True))

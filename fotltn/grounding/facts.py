@@ -26,6 +26,7 @@ class Facts:
         lengths: the number of time points of each trace.
         warnings: what was odd, but no error.
         local: for each sort whose entities are numbered within a trace, their names by trace.
+        present: for a sort whose entities come and go, the predicates that say where they are.
     """
 
     traces: tuple[str, ...]
@@ -34,6 +35,7 @@ class Facts:
     lengths: tuple[int, ...]
     warnings: tuple[Diagnostic, ...] = ()
     local: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def sizes(self) -> dict[str, int]:
         """The number of entities of each sort; of a local one, the most that a trace has."""

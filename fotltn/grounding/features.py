@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, Diagnostic
 from fotltn.grounding.collect import Rows, Symbol
-from fotltn.grounding.dense import MAX_CELLS, presence
+from fotltn.grounding.dense import MAX_CELLS, present
 from fotltn.grounding.facts import Facts
 
 
@@ -33,7 +33,6 @@ def features(
     rows: Mapping[str, Rows],
     symbols: Mapping[str, Symbol],
     facts: Facts,
-    present: Mapping[str, Sequence[str]],
     dtype: torch.dtype,
 ) -> dict[str, Features]:
     """The features of each sort.
@@ -44,8 +43,7 @@ def features(
     Args:
         rows: of each feature, by key.
         symbols: what the keys stand for.
-        facts: traces and entities.
-        present: for a sort, the predicates that say where its entities are present.
+        facts: traces and entities, and where these are present.
         dtype: of the tensors.
 
     Raises:
@@ -66,7 +64,7 @@ def features(
                 f"the features of '{sort}' would have {cells:,} cells "
                 f"({' × '.join(map(str, shape))}); at most {MAX_CELLS:,} are made"
             )
-        there = _there(facts, sort, present.get(sort, ()))
+        there = present(facts, sort)
         names: list[str] = []
         columns = []
         for key in keys:
@@ -80,24 +78,6 @@ def features(
             columns.append(_encoded(table, symbol).expand(*shape[:3], -1))
         found[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype))
     return found
-
-
-def _there(facts: Facts, sort: str, predicates: Sequence[str]) -> Tensor:
-    """Where a feature over time needs a value, with axes (trace, entity, time)."""
-    horizon = max(facts.lengths)
-    inside = torch.arange(horizon) < torch.tensor(facts.lengths).unsqueeze(-1)
-    there = presence(facts, sort).unsqueeze(-1) & inside.unsqueeze(1)
-    if not predicates:
-        return there
-    stated = torch.zeros_like(there)
-    for rows in (facts.rows[name] for name in predicates if name in facts.rows):
-        kept = rows.take(np.flatnonzero(rows.value > 0))
-        where = [torch.from_numpy(i) for i in (kept.trace, kept.args[:, 0])]
-        static = torch.from_numpy(kept.time < 0)
-        stated[where[0][static], where[1][static]] = True
-        times = torch.from_numpy(kept.time)[~static]
-        stated[where[0][~static], where[1][~static], times] = True
-    return there & stated
 
 
 def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> Tensor:

@@ -17,16 +17,11 @@ from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.features import Features, features
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long, read_symbol, read_traces
+from fotltn.grounding.measures import Entity as Entity
+from fotltn.grounding.measures import Measure as Measure
 from fotltn.grounding.merge import Conflict, distinct
 from fotltn.grounding.read import Place, as_text
 from fotltn.logic.signature import Signature
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """A fixed entity as an argument, by name."""
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +31,7 @@ class Wide:
     Args:
         source: a file by name, a data frame, or a mapping from columns to lists.
         sort: of the entities that rows are about.
-        entity: the column with their names.
+        entity: the column with their names; or the one entity that all rows are about.
         time: the column with the time; without it, the table is static.
         trace: the column with the trace; without it, rows are of the only trace, or, if the table
             is static, of every trace.
@@ -47,7 +42,9 @@ class Wide:
         features: columns with numbers, or true and false, none empty.
         categories: for a column with text among `features`, all that it may hold. Each category
             is a feature of its own, 1 where the cell holds it.
-        presence: a predicate of one entity that is true where there is a row.
+        presence: a predicate of one entity that is true where there is a row; or several, such
+            as one that changes over time and a static one.
+        measures: predicates whose degrees are read off a column, by name.
 
     A predicate or function of a table with times may be static, or leave the entity of the row
     out. Then many rows state the same fact, and they must agree.
@@ -55,14 +52,21 @@ class Wide:
 
     source: Source
     sort: str
-    entity: str
+    entity: str | Entity
     time: str | None = None
     trace: str | None = None
     predicates: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, Sequence[str | Entity]] = field(default_factory=dict)
     features: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    presence: str | None = None
+    presence: str | Sequence[str] | None = None
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The predicates that are true where there is a row."""
+        named = () if self.presence is None else self.presence
+        return (named,) if isinstance(named, str) else tuple(named)
 
 
 def read_wide(
@@ -104,11 +108,14 @@ def read_wide(
         else:
             collect_wide(collector, listed[number - len(long)], place, table)
     found, rows = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
-    present: dict[str, list[str]] = {}
+    present: dict[str, tuple[str, ...]] = {}
     for wide in listed:
-        if wide.presence is not None:
-            present.setdefault(wide.sort, []).append(wide.presence)
-    return found, features(rows, collector.symbols, found, present, dtype)
+        moving = [n for n in wide.present if not signature.predicates[n].static]
+        names = (*present.get(wide.sort, ()), *(moving or wide.present))
+        if names:
+            present[wide.sort] = tuple(dict.fromkeys(names))
+    found = replace(found, present=present)
+    return found, features(rows, collector.symbols, found, dtype)
 
 
 def collect_wide(collector: Collector, wide: Wide, place: Place, raw: pa.Table) -> None:
@@ -118,8 +125,10 @@ def collect_wide(collector: Collector, wide: Wide, place: Place, raw: pa.Table) 
     _check_columns(collector, wide, place, raw.column_names)
     for column, name in wide.predicates.items():
         _check_symbol(collector, wide, place, column, name)
-    if wide.presence is not None:
-        _check_presence(collector, wide, place, wide.presence)
+    for name, measure in wide.measures.items():
+        _check_measure(collector, wide, place, name, measure)
+    for name in wide.present:
+        _check_presence(collector, wide, place, name)
     if collector.count > before:
         return
     table = raw.select(sorted(_columns(wide), key=raw.column_names.index))
@@ -130,6 +139,8 @@ def collect_wide(collector: Collector, wide: Wide, place: Place, raw: pa.Table) 
     base = _existence(collector, wide, place, text, rows)
     for column, name in wide.predicates.items():
         _collect_predicate(collector, wide, place, text, rows, column, name)
+    for name, measure in wide.measures.items():
+        _collect_predicate(collector, wide, place, text, rows, measure.column, name, measure)
     for column in wide.features:
         cells = table.column(column) if column in typed else text.column(column)
         _collect_feature(collector, wide, base, column, cells)
@@ -137,9 +148,11 @@ def collect_wide(collector: Collector, wide: Wide, place: Place, raw: pa.Table) 
 
 def _texts(wide: Wide) -> set[str]:
     """The columns that are read as text."""
-    named = {c for args in wide.arguments.values() for c in args if isinstance(c, str)}
-    own = {c for c in (wide.entity, wide.time, wide.trace) if c is not None}
-    return own | named | set(wide.predicates) | set(wide.categories)
+    given = [*wide.arguments.values(), *(m.arguments or () for m in wide.measures.values())]
+    named = {c for args in given for c in args if isinstance(c, str)}
+    own = {c for c in (wide.entity, wide.time, wide.trace) if isinstance(c, str)}
+    measured = {m.column for m in wide.measures.values()}
+    return own | named | measured | set(wide.predicates) | set(wide.categories)
 
 
 def _columns(wide: Wide) -> set[str]:
@@ -161,6 +174,8 @@ def _check_columns(collector: Collector, wide: Wide, place: Place, found: Sequen
         known = collector.entities
         hint = did_you_mean(wide.sort, known) or f"declared: {listing(known)}"
         collector.complain(place, None, f"unknown sort '{wide.sort}' of a wide table", hint)
+    if not _columns(wide):
+        collector.complain(place, None, "of a wide table, no column is named")
     for column in sorted(_columns(wide)):
         if column not in found:
             hint = did_you_mean(column, found) or f"there are {listing(found)}"
@@ -184,11 +199,30 @@ def _check_columns(collector: Collector, wide: Wide, place: Place, found: Sequen
             collector.complain(place, None, message)
 
 
-def _arguments(wide: Wide, column: str) -> Sequence[str | Entity]:
-    return wide.arguments.get(column, (wide.entity,))
+def _arguments(wide: Wide, column: str, measure: Measure | None) -> Sequence[str | Entity]:
+    given = wide.arguments.get(column) if measure is None else measure.arguments
+    return (wide.entity,) if given is None else given
 
 
-def _check_symbol(collector: Collector, wide: Wide, place: Place, column: str, name: str) -> None:
+def _check_measure(
+    collector: Collector, wide: Wide, place: Place, name: str, measure: Measure
+) -> None:
+    if name in collector.signature.functions:
+        hint = f"functions are named by column: {measure.column} = {name}, among the predicates"
+        message = f"'{name}' is a function, but only predicates are measured"
+        collector.complain(replace(place, column=measure.column), None, message, hint)
+        return
+    _check_symbol(collector, wide, place, measure.column, name, measure)
+
+
+def _check_symbol(
+    collector: Collector,
+    wide: Wide,
+    place: Place,
+    column: str,
+    name: str,
+    measure: Measure | None = None,
+) -> None:
     at = replace(place, column=column)
     known = [*collector.signature.predicates, *collector.signature.functions]
     if name not in known:
@@ -196,7 +230,7 @@ def _check_symbol(collector: Collector, wide: Wide, place: Place, column: str, n
         collector.complain(at, None, f"unknown predicate '{name}'", hint)
         return
     symbol = collector.symbols[name]
-    given = _arguments(wide, column)
+    given = _arguments(wide, column, measure)
     if len(given) != len(symbol.sorts):
         takes = f"{len(symbol.sorts)} argument{'s' * (len(symbol.sorts) != 1)}"
         hint = "say which columns, or fixed entities, are its arguments"
@@ -205,7 +239,8 @@ def _check_symbol(collector: Collector, wide: Wide, place: Place, column: str, n
         return
     for argument, sort in zip(given, symbol.sorts, strict=True):
         if argument == wide.entity and sort != wide.sort:
-            message = f"'{name}' takes a '{sort}', but '{wide.entity}' is of sort '{wide.sort}'"
+            who = wide.entity.name if isinstance(wide.entity, Entity) else wide.entity
+            message = f"'{name}' takes a '{sort}', but '{who}' is of sort '{wide.sort}'"
             collector.complain(at, None, message)
     if wide.time is None and not symbol.static:
         message = f"'{name}' changes over time, but the table has no column for the time"
@@ -232,16 +267,17 @@ def _check_presence(collector: Collector, wide: Wide, place: Place, name: str) -
 
 def _rows(collector: Collector, wide: Wide, place: Place, table: pa.Table, text: pa.Table) -> Ints:
     """The rows that have an entity and a time, after complaints about others."""
-    good = np.ones(table.num_rows, dtype=bool)
-    for row in where(pc.is_null(text.column(wide.entity))):
-        good[row] = False
-        cells = [
-            table.column(c)[int(row)] for c in table.column_names if c not in text.column_names
-        ]
-        cells += [text.column(c)[int(row)] for c in text.column_names]
-        if any(cell.is_valid for cell in cells):  # else an empty line
-            at = replace(place, column=wide.entity)
+    columns = [text.column(c) for c in text.column_names]
+    columns += [table.column(c) for c in table.column_names if c not in text.column_names]
+    good = np.zeros(table.num_rows, dtype=bool)  # not those of empty lines
+    for column in columns:
+        good |= pc.is_valid(column).to_numpy()
+    if isinstance(wide.entity, str):
+        nameless = pc.is_null(text.column(wide.entity)).to_numpy()
+        at = replace(place, column=wide.entity)
+        for row in np.flatnonzero(nameless & good):
             collector.complain(at, int(row), f"empty; expected an entity of sort '{wide.sort}'")
+        good &= ~nameless
     if wide.time is not None:
         column = text.column(wide.time)
         at = replace(place, column=wide.time)
@@ -256,7 +292,10 @@ def _rows(collector: Collector, wide: Wide, place: Place, table: pa.Table, text:
 
 def _existence(collector: Collector, wide: Wide, place: Place, text: pa.Table, rows: Ints) -> Part:
     """Collect that entities are there, and where the presence predicate is true."""
-    entity = collector.entities[wide.sort].encode(text.column(wide.entity))
+    column = _fixed(wide.entity, len(rows))
+    entity = collector.entities[wide.sort].encode(
+        text.column(wide.entity) if column is None else column
+    )
     time = np.full(len(rows), -1, dtype=np.int64)
     if wide.time is not None:
         time = times(text.column(wide.time))[0]
@@ -265,12 +304,19 @@ def _existence(collector: Collector, wide: Wide, place: Place, text: pa.Table, r
     key = f"rows of {wide.sort}, {'static' if wide.time is None else 'over time'}"
     collector.symbols[key] = Symbol(wide.sort, Kind.EXISTENCE, (wide.sort,), wide.time is None)
     collector.add(key, part)
-    if wide.presence is not None:
-        collector.quiet.add(wide.presence)
-        static = collector.symbols[wide.presence].static
+    for name in wide.present:
+        collector.quiet.add(name)
+        static = collector.symbols[name].static
         there = replace(part.rows, time=np.full_like(time, -1)) if static else part.rows
-        collector.add(wide.presence, distinct(part._replace(rows=there)))
+        collector.add(name, distinct(part._replace(rows=there)))
     return part
+
+
+def _fixed(argument: str | Entity, count: int) -> pa.ChunkedArray | None:
+    """A column of one entity; None if it is a column of the table."""
+    if isinstance(argument, str):
+        return None
+    return pa.chunked_array([pa.array([argument.name] * count, pa.string())])
 
 
 def _renamed(wide: Wide, text: pa.Table) -> pa.Table:
@@ -288,18 +334,19 @@ def _collect_predicate(
     rows: Ints,
     column: str,
     name: str,
+    measure: Measure | None = None,
 ) -> None:
     symbol = collector.symbols[name]
     stated = where(pc.is_valid(text.column(column)))
     table, numbers = text.take(pa.array(stated)), rows[stated]
-    arguments = _arguments(wide, column)
+    arguments = _arguments(wide, column, measure)
     columns = {}
     before = collector.count
     for number, argument in enumerate(arguments, 1):
-        if isinstance(argument, Entity):
-            columns[f"arg{number}"] = pa.array([argument.name] * len(numbers), pa.string())
+        fixed = _fixed(argument, len(numbers))
+        columns[f"arg{number}"] = table.column(argument) if fixed is None else fixed
+        if not isinstance(argument, str):
             continue
-        columns[f"arg{number}"] = table.column(argument)
         for i in where(pc.is_null(table.column(argument))):
             message = f"empty; '{name}' needs an argument of sort '{symbol.sorts[number - 1]}'"
             collector.complain(replace(place, column=argument), int(numbers[i]), message)
@@ -307,8 +354,17 @@ def _collect_predicate(
         return
     named = _renamed(wide, table)
     columns |= {c: named.column(c) for c in named.column_names if c == "trace" or not symbol.static}
-    columns["value" if symbol.kind == Kind.FUNCTION else "truth"] = table.column(column)
     at = replace(place, column=column)
+    truth = table.column(column)
+    if measure is not None:
+        degrees, wrong = measure.degrees(truth)
+        for i in np.flatnonzero(wrong):
+            message = f"'{truth[int(i)]}' is no number; '{name}' is measured by numbers"
+            collector.complain(at, int(numbers[i]), message)
+        if wrong.any():
+            return
+        truth = pa.chunked_array([pa.array(degrees)])
+    columns["value" if symbol.kind == Kind.FUNCTION else "truth"] = truth
     part = read_symbol(collector, name, at, pa.table(columns), numbers, ())
     if part is None:
         return

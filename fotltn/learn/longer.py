@@ -41,6 +41,30 @@ def if_longer(formula: c.Formula) -> c.Formula:
     return found.high
 
 
+def reach(formula: c.Formula) -> int | None:
+    """How many points ahead a formula looks at most; None if it looks as far as there are any.
+
+    >>> reach(c.Aggregate(False, c.Shift(c.Truth(True), 1, False, True), c.Window(0, 2), False))
+    3
+    """
+
+    def visit(node: c.Core, below: list[int | None]) -> int | None:
+        ahead = 0
+        match node:
+            case c.Shift(_, steps, False):
+                ahead = steps
+            case c.Edge(False):
+                return None
+            case c.Aggregate(_, _, window, False) | c.Until(_, _, _, window, False):
+                if window.high is None:
+                    return None
+                ahead = window.high
+        found = [far for far in below if far is not None]
+        return ahead + max(found, default=0) if len(found) == len(below) else None
+
+    return fold(formula, visit)
+
+
 def _bounds(node: c.Formula, below: list[Bounds | None]) -> Bounds:
     match node, below:
         case c.Not(), [Bounds(low, high)]:

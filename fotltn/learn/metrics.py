@@ -98,6 +98,36 @@ def pr_auc(truth: Any, score: Any) -> Metric:
     return Metric(float(average_precision_score(labels, scores)))
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Precision and recall as the threshold rises; at the last point nothing is predicted."""
+
+    recall: tuple[float, ...]
+    precision: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """The points for machines."""
+        return {"recall": list(self.recall), "precision": list(self.precision)}
+
+
+def pr_curve(truth: Any, score: Any) -> Curve:
+    """The points at which precision or recall change; the area under the steps is `pr_auc`.
+
+    Raises:
+        DataError: all facts are true, or all are false.
+
+    >>> pr_curve([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1]).recall
+    (1.0, 1.0, 0.5, 0.5, 0.0)
+    """
+    labels, scores = _pair(truth, score)
+    if (missing := _one_class(labels)) is not None:
+        raise DataError(f"there is no curve of precision and recall: {missing}")
+    from sklearn.metrics import precision_recall_curve
+
+    precision, recall, _ = precision_recall_curve(labels, scores)
+    return Curve(tuple(map(float, recall)), tuple(map(float, precision)))
+
+
 def roc_auc(truth: Any, score: Any) -> Metric:
     """How probable it is that a true fact scores above a false one; a tie counts half."""
     labels, scores = _pair(truth, score)

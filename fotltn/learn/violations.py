@@ -1,37 +1,25 @@
-"""Where an axiom is violated: the worst cells with their share of its error, and a counterexample.
-
-Under p-means with one p, `(1 - value)^p` of `forall x. G(body)` is the mean of `(1 - u)^p` over all
-bindings and times, `u` being the value of the body. So each of them has an exact share.
-"""
+"""Where an axiom is violated: the worst cells with their share of its error; counterexamples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import free_axes
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, listing
 from fotltn.learn.atoms import AtomValue, Names, atom_values, binding
-from fotltn.learn.prefix import Prefix, outer, prefix, weights
+from fotltn.learn.prefix import Prefix, prefix, weights
+from fotltn.learn.shares import Errors, Measure, split, weigh
 from fotltn.learn.sweep import Part, axiom_values, sweep, two_valued
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
-from fotltn.semantics.config import CRISP, Fold, PMean, Semantics, TNorm
+from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.interpretation import Interpretation
-
-
-class Measure(StrEnum):
-    """What the error of a cell is, such that the errors of all cells add up."""
-
-    MEAN = "mean"  # (1 - u)^p
-    WORST = "worst"  # the largest 1 - u alone
-    LOGARITHM = "logarithm"  # -log u
-    SUM = "sum"  # 1 - u
+from fotltn.syntax.notebook import bar, number, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +88,26 @@ class Violations:
 
     def __getitem__(self, place: int) -> Violation:
         return self.worst[place]
+
+    def _repr_html_(self) -> str:
+        heads = ["share", "value", "if", "then", "time", "binding", "atoms"]
+        rows = [
+            (
+                f"{100 * v.share:.1f}%",
+                bar(v.value),
+                number(v.antecedent),
+                number(v.consequent),
+                "–" if v.time is None else v.time,
+                ", ".join(f"{variable} = {name}" for variable, name in v.binding.items()),
+                ", ".join(_atom_text(a) for a in v.atoms),
+            )
+            for v in self
+        ]
+        words = (
+            f"{self.axiom}: value {self.value:.3f}; {self.violated:,} of {self.count:,} are not "
+            f"fully true; {self.cells}."
+        )
+        return table(heads, rows, left=["value", "binding", "atoms"], caption=words)
 
     def as_dict(self) -> dict[str, object]:
         """The violations for machines."""
@@ -170,17 +178,13 @@ def violations(
     name, formula = _find(axiom, theory)
     if semantics.boolean:
         model = two_valued(model, threshold)
-    part, errors = _split(formula, semantics, model.batch)
-    formulas: dict[str, c.Formula] = {"body": part.body}
-    if part.rule is not None:
-        formulas["antecedent"], formulas["consequent"] = part.rule
-    counted = weights(part, model, count=errors.measure in (Measure.LOGARITHM, Measure.SUM))
+    part, errors = split(formula, semantics, model.batch)
+    rule = dict(zip(("antecedent", "consequent"), part.rule or (), strict=False))
     best = _Best(part, top)
-    for piece in sweep(formulas, part.axes, theory.signature, model, semantics, dtype=dtype):
-        shape = piece.shape(part.axes, model)
-        weight = counted.at(part.axes, (piece.start, piece.stop)).expand(shape)
-        body = _exact(piece.values["body"], dtype).expand(shape)
-        best.add(piece, errors.of(body, weight), weight > 0, body < 1)
+    for piece, body, error, seen in weigh(
+        part, part.axes, errors, theory.signature, model, semantics, dtype=dtype, others=rule
+    ):
+        best.add(piece, error, seen, body < 1)
     with torch.no_grad():
         value = axiom_values({name: formula}, theory.signature, model, semantics, dtype=dtype)
     found = []
@@ -192,7 +196,7 @@ def violations(
                 trace,
                 time if part.timed else None,
                 cell.values["body"],
-                errors.share(cell.error, best),
+                best.share(cell.error, errors),
                 cell.values.get("antecedent"),
                 cell.values.get("consequent"),
                 atom_values(part.body, part.axes, cell.place, theory.signature, model, names),
@@ -246,6 +250,11 @@ def counterexample(
     )
 
 
+def _atom_text(atom: AtomValue) -> str:
+    when = "" if atom.time is None else f"@{atom.time}"
+    return f"{atom.text}{when} = {atom.value:.2f}"
+
+
 def _find(axiom: str | c.Formula, theory: CheckedTheory) -> tuple[str, c.Formula]:
     if isinstance(axiom, c.Formula):
         if free := free_axes(axiom):
@@ -254,95 +263,7 @@ def _find(axiom: str | c.Formula, theory: CheckedTheory) -> tuple[str, c.Formula
                 f"a formula with violations has no free variables, but there are {loose}"
             )
         return "formula", axiom
-    for known in theory.axioms:
-        if known.name == axiom:
-            return axiom, known.formula
-    names = [a.name for a in theory.axioms]
-    hint = did_you_mean(axiom, names) or f"there are {listing(names)}"
-    raise DataError(f"the theory has no axiom '{axiom}'; {hint}")
-
-
-def _exact(u: Tensor, dtype: torch.dtype) -> Tensor:
-    """Degrees in double precision; what differs from 1 by rounding only is 1."""
-    u = u.to(torch.float64).clamp(0, 1)
-    return torch.where(u >= 1 - 4 * torch.finfo(dtype).eps, 1.0, u)
-
-
-# --- errors that add up ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Errors:
-    measure: Measure
-    p: float = 1.0
-    epsilon: float = 0.0
-
-    def of(self, u: Tensor, weight: Tensor) -> Tensor:
-        """The error of each cell times its weight."""
-        match self.measure:
-            case Measure.MEAN:
-                error = (1 - (1 - self.epsilon) * u) ** self.p
-            case Measure.LOGARITHM:
-                error = -u.log()
-            case Measure.WORST | Measure.SUM:
-                error = 1 - u
-        if self.measure is Measure.WORST:
-            return torch.where(weight > 0, error, 0.0)
-        return torch.where(weight > 0, error * weight, 0.0)
-
-    def share(self, error: float, best: _Best) -> float:
-        """The share of one error in all."""
-        if self.measure is Measure.WORST or math.isinf(best.total):
-            return 1 / best.ties if error == best.largest else 0.0
-        return error / best.total
-
-    def words(self, part: Prefix, traces: int, inner: bool) -> str:
-        """What the cells are, and what a share is of."""
-        what = [f"binding of {', '.join(a.name for a in part.axes)}"] if part.axes else []
-        what += ["time"] if part.timed else []
-        what += ["trace"] if traces > 1 else []
-        cells = f"each {', '.join(what)}" if what else "the axiom as a whole"
-        shares = {
-            Measure.MEAN: f"of the sum of (1 - value)^{self.p:g}",
-            Measure.WORST: "all of the worst, in equal parts",
-            Measure.LOGARITHM: "of the sum of -log(value)",
-            Measure.SUM: "of the sum of 1 - value",
-        }[self.measure]
-        rest = "; the forall and G inside are taken as a whole" if inner else ""
-        return f"{cells}; a share is {shares}{rest}"
-
-
-def _split(formula: c.Formula, semantics: Semantics, traces: int) -> tuple[Prefix, _Errors]:
-    """The outermost layers whose errors add up, and how."""
-    whole = prefix(formula)
-    if semantics.boolean:
-        return whole, _Errors(Measure.WORST)
-    kinds = [_errors(semantics.forall, semantics)] if traces > 1 else []
-    kinds += [
-        _errors(semantics.forall if isinstance(n, c.Quantifier) else semantics.always, semantics)
-        for n in whole.layers
-    ]
-    if not kinds:
-        return whole, _Errors(Measure.MEAN)
-    count = 1
-    while count < len(kinds) and kinds[count] == kinds[0] and kinds[0].measure is not Measure.SUM:
-        count += 1
-    layers = count - (traces > 1)
-    epsilon = semantics.epsilon if kinds[0].measure is Measure.MEAN and layers else 0.0
-    if epsilon:
-        layers = 1  # a second projection stands between this mean and the next
-    return outer(whole, layers), _Errors(kinds[0].measure, kinds[0].p, epsilon)
-
-
-def _errors(how: PMean | Fold, semantics: Semantics) -> _Errors:
-    match how:
-        case PMean(p) if p < math.inf:
-            return _Errors(Measure.MEAN, p)
-        case Fold() if semantics.conjunction is TNorm.PRODUCT:
-            return _Errors(Measure.LOGARITHM)
-        case Fold() if semantics.conjunction is TNorm.LUKASIEWICZ:
-            return _Errors(Measure.SUM)
-    return _Errors(Measure.WORST)
+    return axiom, theory.axiom(axiom).formula
 
 
 # --- the largest errors ----------------------------------------------------------------------
@@ -383,6 +304,12 @@ class _Best:
             self.cells.append(_Cell(float(ordered[place]), at, values))
         self.cells.sort(key=lambda cell: (-cell.error, cell.place))
         del self.cells[self.top :]
+
+    def share(self, error: float, errors: Errors) -> float:
+        """The share of one error in all."""
+        if errors.measure is Measure.WORST or math.isinf(self.total):
+            return 1 / self.ties if error == self.largest else 0.0
+        return error / self.total
 
 
 def _shifted(place: list[int], start: int) -> list[int]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from fotltn.errors import CheckError, Diagnostic, LimitError, Severity, did_you_mean
+from fotltn.errors import (
+    CheckError,
+    DataError,
+    Diagnostic,
+    LimitError,
+    Severity,
+    did_you_mean,
+    listing,
+)
 from fotltn.logic import core as c
 from fotltn.logic import desugar
 from fotltn.logic.scope import Binding, Cell, Scope, Symbols
 from fotltn.logic.signature import Signature, build_signature
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.show import theory_html
 from fotltn.tree import events, fold
 
 #: A formula with more parts, counting shared ones each time, is refused.
@@ -44,6 +53,23 @@ class CheckedTheory:
     signature: Signature
     axioms: tuple[CheckedAxiom, ...]
     warnings: tuple[Diagnostic, ...]
+
+    def axiom(self, name: str) -> CheckedAxiom:
+        """The axiom of that name.
+
+        Raises:
+            DataError: there is none.
+        """
+        for axiom in self.axioms:
+            if axiom.name == name:
+                return axiom
+        names = [a.name for a in self.axioms]
+        hint = did_you_mean(name, names) or f"there are {listing(names)}"
+        raise DataError(f"the theory has no axiom '{name}'; {hint}")
+
+    def _repr_html_(self) -> str:
+        axioms = tuple(th.Axiom(a.name, a.source, a.weight) for a in self.axioms)
+        return theory_html(th.Theory(self.signature.declarations, axioms))
 
 
 def check(theory: th.Theory) -> CheckedTheory:

@@ -20,6 +20,12 @@ class Signature:
     constants: dict[str, th.ConstantDecl] = field(default_factory=dict)
     relations: dict[str, th.RelationDecl] = field(default_factory=dict)
 
+    @property
+    def declarations(self) -> tuple[th.Declaration, ...]:
+        """All declarations, kind by kind."""
+        kinds = (self.sorts, self.predicates, self.functions, self.constants, self.relations)
+        return tuple(item for kind in kinds for item in kind.values())
+
 
 def build_signature(declarations: Iterable[th.Declaration]) -> tuple[Signature, list[Diagnostic]]:
     """The signature of some declarations, and what is wrong with them."""

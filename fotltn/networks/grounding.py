@@ -17,7 +17,16 @@ from fotltn.networks.definitions import arranged, definitions
 from fotltn.networks.inputs import Inputs
 from fotltn.networks.parts import Part
 from fotltn.networks.plans import Plans
-from fotltn.networks.predicates import Defined, Logits, Network, Predicate, Rule, Softmax, Table
+from fotltn.networks.predicates import (
+    Cells,
+    Defined,
+    Logits,
+    Network,
+    Predicate,
+    Rule,
+    Softmax,
+    Table,
+)
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.semantics.sparse import SparseTable
@@ -35,6 +44,8 @@ class Grounding(nn.Module):
         groups: predicates that exclude each other, by one network each.
         functions: real-valued functions as networks, whose outputs are the values as they are.
         features: for rules, the features of each sort with axes (trace, entity, time, feature).
+        present: for sorts whose entities come and go, where these are, with axes (trace, entity,
+            time). Networks compute nothing elsewhere: what is not there satisfies no predicate.
         semantics: of definitions that do not name one.
 
     Raises:
@@ -53,6 +64,7 @@ class Grounding(nn.Module):
         groups: Sequence[Softmax] = (),
         functions: Mapping[str, Network] | None = None,
         features: Mapping[str, Tensor] | None = None,
+        present: Mapping[str, Tensor] | None = None,
         semantics: Semantics = STABLE_PRODUCT,
     ) -> None:
         """Check that every symbol has one grounding, and order the definitions."""
@@ -69,6 +81,10 @@ class Grounding(nn.Module):
         self.functions = _registered(self._functions)
         self.defined = {n: p for n, p in predicates.items() if isinstance(p, Defined)}
         self._check(predicates, given)
+        for sort, mask in (present or {}).items():
+            self.register_buffer(f"present_{sort}", mask, persistent=False)
+        self._present = tuple(present or {})
+        self._cells: dict[tuple[tuple[str, ...], bool, torch.device], Cells] = {}
         self.given = self._completed(given, predicates, features or {})
         self.definitions = definitions(self.defined, signature)
         self._plans = {
@@ -112,20 +128,23 @@ class Grounding(nn.Module):
                     _check_shape(table, self.given, sorts, self._static(name))
                     tables[name] = table if part is None else part.pick(table, sorts)
                 else:
-                    table = network([seen[s] for s in sorts])
+                    cells = self._computed(sorts, part, static=self._static(name))
+                    table = network([seen[s] for s in sorts], cells)
                     _check_shape(table, given, sorts, self._static(name))
                     tables[name] = table
         for group in self._groups:
             first, sorts = group.names[0], self.signature.predicates[group.names[0]].sorts
             with _about(first):
-                found = group([seen[s] for s in sorts])
+                cells = self._computed(sorts, part, static=self._static(first))
+                found = group([seen[s] for s in sorts], cells)
                 _check_shape(found[first], given, sorts, self._static(first))
                 tables.update(found)
         functions = dict(given.functions)
         for name, network in self._functions.items():
             decl = self.signature.functions[name]
             with _about(name):
-                functions[name] = network.outputs([seen[s] for s in decl.sorts])
+                cells = self._computed(decl.sorts, part, static=decl.static)
+                functions[name] = network.outputs([seen[s] for s in decl.sorts], cells)
                 _check_shape(functions[name], given, decl.sorts, decl.static)
         # Computed tables come first: they say how precise everything is.
         model = replace(given, predicates={**tables, **given.predicates}, functions=functions)
@@ -174,6 +193,31 @@ class Grounding(nn.Module):
                 )
             seen[sort] = vectors if part is None else part.pick(vectors, (sort,))
         return seen
+
+    def _computed(self, sorts: Sequence[str], part: Part | None, *, static: bool) -> Cells | None:
+        """The cells of a table where all arguments are present; None for all."""
+        if not set(sorts) & set(self._present):
+            return None
+        given = self.given if part is None else part.given
+        key = (tuple(sorts), static, given.lengths.device)
+        if part is None and key in self._cells:
+            return self._cells[key]
+        horizon = 1 if static else given.horizon
+        shape = (given.batch, *(given.sizes[s] for s in sorts), horizon)
+        there = torch.ones(shape, dtype=torch.bool, device=given.lengths.device)
+        for place, sort in enumerate(sorts):
+            if sort not in self._present:
+                continue
+            mask: Tensor = getattr(self, f"present_{sort}")
+            mask = mask if part is None else part.pick(mask, (sort,))
+            mask = mask.any(-1, keepdim=True) if static else mask
+            axes = [1] * len(shape)
+            axes[0], axes[1 + place], axes[-1] = mask.shape
+            there &= mask.reshape(axes)
+        cells = Cells(there.nonzero(as_tuple=True), shape)
+        if part is None:
+            self._cells[key] = cells
+        return cells
 
     def _static(self, name: str) -> bool:
         return self.signature.predicates[name].static

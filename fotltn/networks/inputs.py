@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -127,16 +128,56 @@ class FeatureInputs(nn.Module):
         self.register_buffer("own", torch.tensor(learnable, dtype=torch.long), persistent=False)
         start = values.new_zeros(len(learnable), 1, self.width)
         self.learned = nn.Parameter(start) if learnable else None
+        self._scaled: tuple[tuple[int, ...], Tensor] | None = None
 
     def forward(self) -> Tensor:
         """The features of all entities."""
-        scaled = (self.values - self.mean) / self.spread
-        if self.present is not None:
-            scaled = scaled.masked_fill(~self.present, 0.0)
+        scaled = self._given()
         if self.learned is None:
             return scaled
         shape = (scaled.shape[0], len(self.own), scaled.shape[2], self.width)
         return scaled.index_copy(1, self.own, self.learned.unsqueeze(0).expand(shape))
+
+    def _given(self) -> Tensor:
+        """The features, centred and scaled anew only if mean, spread or features have changed."""
+        used = (self.values, self.mean, self.spread)
+        state = tuple(n for t in used for n in (id(t), t._version))
+        if self._scaled is None or self._scaled[0] != state:
+            scaled = (self.values - self.mean) / self.spread
+            if self.present is not None:
+                scaled = scaled.masked_fill(~self.present, 0.0)
+            self._scaled = (state, scaled)
+        return self._scaled[1]
+
+
+def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tensor:
+    """Features, and by how much each has changed over so many steps, side by side.
+
+    What lies before an entity came is taken to be as when it came, and what lies where it was
+    away as when it was last seen.
+
+    Args:
+        values: with axes (trace, entity, time, feature).
+        present: where entities are, with axes (trace, entity, time).
+        steps: how far back, each from 1.
+
+    Raises:
+        DataError: a number of steps is below 1, or the features are the same at all times.
+    """
+    if not steps:
+        return values
+    if min(steps) < 1:
+        raise DataError(f"changes are over a number of steps from 1, not {min(steps)}")
+    if values.shape[2] == 1:
+        raise DataError("these features are the same at all times; they have no changes")
+    time = torch.arange(values.shape[2], device=values.device).expand(present.shape)
+    last = torch.where(present, time, -1).cummax(-1).values
+    first = present.int().argmax(-1, keepdim=True)
+    found = [values]
+    for back in steps:
+        before = last.gather(-1, torch.maximum(time - back, first)).clamp(min=0)
+        found.append(values - values.gather(2, before.unsqueeze(-1).expand_as(values)))
+    return torch.cat(found, dim=-1)
 
 
 def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int, ...]) -> None:

@@ -9,7 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.engine import Compiled, Prepared, Program, as_given, compile_formulas, compiled
+from fotltn.engine import (
+    Compiled,
+    InBlocks,
+    Prepared,
+    Program,
+    as_given,
+    compile_formulas,
+    compiled,
+)
 from fotltn.errors import SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
@@ -71,7 +79,7 @@ class Plans:
                 self._ready[key] = ready
         return ready.run(model)
 
-    def _prepare(self, model: Interpretation, dtype: torch.dtype) -> Prepared | Compiled:
+    def _prepare(self, model: Interpretation, dtype: torch.dtype) -> Prepared | InBlocks | Compiled:
         signature = as_given(self.signature, model)
         static = (
             *(decl.static for decl in signature.predicates.values()),
@@ -81,8 +89,10 @@ class Plans:
             self._programs[static] = compile_formulas(
                 self.formulas, signature, self.semantics, at=self.at
             )
-        ready = self._programs[static].prepare(model, dtype=dtype, budget=self.budget)
-        return compiled(ready, model) if self.fused else ready
+        program = self._programs[static]
+        if self.fused:
+            return compiled(program.prepare(model, dtype=dtype, budget=self.budget), model)
+        return program.ready(model, dtype=dtype, budget=self.budget)
 
     def _by_equations(self, name: str, model: Interpretation, dtype: torch.dtype) -> Value:
         value = reference.evaluate(self.formulas[name], model, self.semantics, dtype=dtype)
@@ -95,7 +105,7 @@ class Plans:
 class _Ready:
     """A plan, and what must be as it was when the plan was made."""
 
-    run: Prepared | Compiled
+    run: Prepared | InBlocks | Compiled
     fixed: _Fixed
 
     def fits(self, model: Interpretation, dtype: torch.dtype) -> bool:

@@ -51,6 +51,39 @@ def mlp(
     return nn.Sequential(*layers[:-1])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The cells of a table that are computed, where entities are present; the others are 0.
+
+    Args:
+        index: for each axis of the table, the numbers of the cells.
+        shape: of the table, (trace, arguments …, time).
+    """
+
+    index: tuple[Tensor, ...]
+    shape: tuple[int, ...]
+
+    def spread(self, values: Tensor) -> Tensor:
+        """A table of values, one for each cell."""
+        return values.new_zeros(self.shape).index_put(self.index, values)
+
+    def vectors(self, seen: Sequence[Tensor], *, static: bool) -> Tensor:
+        """What is seen of the arguments of each cell, side by side."""
+        trace, *entities, time = self.index
+        nothing = torch.zeros_like(time)
+        return torch.cat(
+            [
+                part[
+                    trace if part.shape[0] > 1 else nothing,
+                    entity,
+                    time if part.shape[2] > 1 and not static else nothing,
+                ]
+                for part, entity in zip(seen, entities, strict=True)
+            ],
+            dim=-1,
+        )
+
+
 class Network(nn.Module):
     """A network over what is seen of the arguments, side by side; its output is a logit.
 
@@ -67,13 +100,25 @@ class Network(nn.Module):
         super().__init__()
         self.module, self.static, self.probability = module, static, probability
 
-    def forward(self, seen: Sequence[Tensor]) -> Tensor:
+    def forward(self, seen: Sequence[Tensor], cells: Cells | None = None) -> Tensor:
         """The table, from what is seen of each argument (trace, entity, time, width).
+
+        Args:
+            seen: of each argument.
+            cells: those that are computed, if not all are.
 
         Raises:
             DataError: the module does not take what is seen, or gives something else.
         """
-        found = self.outputs(seen)
+        found = self._degrees(self._numbers(seen, cells))
+        return found if cells is None else cells.spread(found)
+
+    def outputs(self, seen: Sequence[Tensor], cells: Cells | None = None) -> Tensor:
+        """What the module gives, as it is: the values, if a function is computed."""
+        found = self._numbers(seen, cells)
+        return found if cells is None else cells.spread(found)
+
+    def _degrees(self, found: Tensor) -> Tensor:
         if not self.probability:
             return torch.sigmoid(found)
         # What is no number is found by those who know when it came up.
@@ -85,9 +130,8 @@ class Network(nn.Module):
             )
         return found
 
-    def outputs(self, seen: Sequence[Tensor]) -> Tensor:
-        """What the module gives, as it is: the values, if a function is computed."""
-        vectors = side_by_side(seen, static=self.static)
+    def _numbers(self, seen: Sequence[Tensor], cells: Cells | None) -> Tensor:
+        vectors = _vectors(seen, cells, static=self.static)
         found = _applied(self.module, vectors)
         if found.shape == (*vectors.shape[:-1], 1):
             return found.squeeze(-1)
@@ -118,9 +162,9 @@ class Softmax(nn.Module):
             raise DataError("predicates that exclude each other are at least one")
         self.names, self.module, self.static, self.other = tuple(names), module, static, other
 
-    def forward(self, seen: Sequence[Tensor]) -> dict[str, Tensor]:
-        """The tables by name."""
-        vectors = side_by_side(seen, static=self.static)
+    def forward(self, seen: Sequence[Tensor], cells: Cells | None = None) -> dict[str, Tensor]:
+        """The tables by name; of some cells, as a network has them."""
+        vectors = _vectors(seen, cells, static=self.static)
         found = _applied(self.module, vectors)
         count = len(self.names) + self.other
         if found.shape != (*vectors.shape[:-1], count):
@@ -130,7 +174,14 @@ class Softmax(nn.Module):
                 f"(shape {tuple(found.shape)})"
             )
         degrees = found.softmax(-1)
-        return {name: degrees[..., i] for i, name in enumerate(self.names)}
+        tables = {name: degrees[..., i] for i, name in enumerate(self.names)}
+        return tables if cells is None else {n: cells.spread(t) for n, t in tables.items()}
+
+
+def _vectors(seen: Sequence[Tensor], cells: Cells | None, *, static: bool) -> Tensor:
+    if cells is None:
+        return side_by_side(seen, static=static)
+    return cells.vectors(seen, static=static)
 
 
 def _applied(module: nn.Module, vectors: Tensor) -> Tensor:

@@ -198,7 +198,7 @@ class _Builder:
             return None
         factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
         if node.guard is not None:
-            factors.append(guard_factor(node.guard, self.sizes))
+            factors.append(guard_factor(node, self.sizes))
         return self.sparse(node, factors) or self.contraction(node, factors)
 
     def sparse(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
@@ -305,7 +305,7 @@ class _Builder:
     def dense(self, node: e.Reduce) -> Step:
         """Everything at once if the budget allows, else a part of one axis at a time."""
         body = node.x
-        mask = () if node.guard is None else (guard_factor(node.guard, self.sizes),)
+        mask = () if node.guard is None else (guard_factor(node, self.sizes),)
         region = [n for n in self.region(body, *mask) if n not in self.steps]
         whole = self.sizes.cells(body.axes | set(node.over), body.timed)
         need = sum(self.sizes.bytes(n) for n in region) + whole * self.sizes.width
@@ -380,13 +380,15 @@ class _Builder:
         return self.sizes.cells(node.x.axes | set(node.over), node.x.timed or node.time)
 
 
-def guard_factor(guard: c.Formula, sizes: Sizes) -> e.Expr:
+def guard_factor(node: e.Reduce, sizes: Sizes) -> e.Expr:
     """A guard as a factor that is 1 or 0: the facts of a table, or given data."""
+    guard = node.guard
+    assert guard is not None
     if isinstance(guard, c.Atom) and guard.predicate in sizes.sparse:
         leaf = e.Leaf(guard.predicate, guard.args, sizes.temporal(guard.predicate))
         if sparse_leaf(leaf, sizes) is not None and sizes.sparse[guard.predicate].crisp:
             return leaf
-    return e.Data(guard, temporal=True, crisp=True)
+    return e.Data(guard, temporal=not node.still, crisp=True)
 
 
 def _copied(leaf: e.Leaf, sizes: Sizes) -> bool:

@@ -115,7 +115,7 @@ def _laid_out(leaf: e.Leaf, table: SparseTable, run: Run) -> Tensor:
 def _given(node: e.Data, run: Run) -> Value:
     if node.crisp:
         axes, found = crisp.evaluate(node.formula, run.model)
-        return Value(axes, found.to(run.dtype))
+        return Value(axes, (found if node.timed else found[..., :1]).to(run.dtype))
     value = reference.evaluate(node.formula, run.model, run.semantics, dtype=run.dtype)
     return value if node.timed else Value(value.axes, value.tensor[..., :1])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
-from fotltn.grounding.dense import presence
+from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.learn.fit import seeded
@@ -16,7 +16,7 @@ from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
 from fotltn.logic.signature import Signature
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings, FeatureInputs, Inputs, Joined
+from fotltn.networks.inputs import Embeddings, FeatureInputs, Inputs, Joined, with_changes
 from fotltn.networks.predicates import (
     Defined,
     Logits,
@@ -54,7 +54,7 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     grounding = ground(config, world.theory.signature, world.given, world.features, world.facts)
     grounding = grounding.to(device=device, dtype=dtype)
     axioms = Axioms(world.theory, semantics, config.axiom_p, fused=config.compile)
-    task = Task(grounding, axioms, config.objective, world.labels, config.training)
+    task = Task(grounding, axioms, config.objective, world.labels, config.training, world.watched)
     return Built(config, world, task, semantics)
 
 
@@ -109,9 +109,15 @@ def ground(
             )
             for g in config.groups
         ]
+    there = {
+        sort: present(facts, sort)
+        for sort in inputs
+        if sort in facts.local or sort in facts.present
+    }
     return Grounding(
-        signature, given, predicates, inputs=inputs, groups=groups, semantics=meaning(config)
-    )
+        signature, given, predicates, inputs=inputs, groups=groups, present=there,
+        semantics=meaning(config),
+    )  # fmt: skip
 
 
 def _seen(sort: str, config: Config, signature: Signature) -> bool:
@@ -135,13 +141,17 @@ def _inputs(
     found: list[Embeddings | FeatureInputs | Joined] = []
     if given.features and sort in features:
         values = features[sort].values
-        mask = presence(facts, sort) if sort in facts.local else None
-        if mask is not None:
-            mask = mask.unsqueeze(-1).expand(values.shape[:-1])
+        there = present(facts, sort)
+        values = with_changes(values, there, given.changes)
+        mask = None
+        if sort in facts.local or sort in facts.present:
+            mask = there if values.shape[2] > 1 else there.any(-1, keepdim=True)
         numbers = tuple(_number(facts, sort, name) for name in given.learnable)
         found.append(FeatureInputs(values, present=mask, learnable=numbers))
     elif given.learnable:
         raise DataError(f"inputs.{sort}: features can be learned only where there are some")
+    elif given.changes:
+        raise DataError(f"inputs.{sort}: there are no features whose changes networks could see")
     if given.embedding:
         found.append(
             Embeddings(

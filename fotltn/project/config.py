@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from fotltn.errors import DataError, Diagnostic, Source, did_you_mean, listing
-from fotltn.grounding.merge import Conflict
 from fotltn.learn.batches import Batches
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, AxiomLoss, FactLoss, Objective
 from fotltn.learn.schedule import Schedule, schedule
 from fotltn.learn.store import MANIFEST
 from fotltn.learn.task import OPTIMISERS, Training
 from fotltn.networks.predicates import ACTIVATIONS
+from fotltn.project.data import DataConfig as DataConfig
+from fotltn.project.data import SplitConfig as SplitConfig
+from fotltn.project.data import WideConfig as WideConfig
+from fotltn.project.data import data_of
 from fotltn.project.toml import Table, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
 
@@ -30,39 +33,6 @@ KINDS = ("facts", "network", "logits", "formula")
 
 
 @dataclass(frozen=True, slots=True)
-class WideConfig:
-    """A wide table, as of `fotltn.grounding.wide.Wide`."""
-
-    file: str
-    sort: str
-    entity: str
-    time: str | None
-    trace: str | None
-    predicates: Mapping[str, str]
-    arguments: Mapping[str, tuple[str, ...]]
-    features: tuple[str, ...]
-    categories: Mapping[str, tuple[str, ...]]
-    presence: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class DataConfig:
-    """Where facts are, and which of them are for learning and which for testing."""
-
-    facts: tuple[str, ...] = ()
-    wide: tuple[WideConfig, ...] = ()
-    test: tuple[str, ...] = ()
-    horizon: int | None = None
-    local: tuple[str, ...] = ()
-    on_conflict: Conflict = "error"
-    train: float = 1.0
-    by: str = "facts"
-    sort: str | None = None
-    flip: float = 0.0
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class InputConfig:
     """What networks see of the entities of a sort."""
 
@@ -72,6 +42,7 @@ class InputConfig:
     reach: float = 3.0
     features: bool = True
     learnable: tuple[str, ...] = ()
+    changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +94,22 @@ class Config:
         """A path of the file, seen from the project's folder."""
         return self.folder / name
 
+    def table(self, name: str) -> Path:
+        """The path of a table of the data, seen from their folder."""
+        return self.folder / (self.data.folder or "") / name
+
     def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
         """An error about a key, which points at it where the project is a file."""
         span = place_of(places_of(self.source), path)
         return DataError(Diagnostic(message, span, hint))
 
 
-def read_config(project: Path) -> Config:
+def read_config(project: Path, *, data: Path | None = None) -> Config:
     """Read a project: its folder, or its TOML file.
+
+    Args:
+        project: the folder or the file.
+        data: a folder with the tables, in place of that which the project names.
 
     Raises:
         DataError: with the line of what is missing, unknown or wrong.
@@ -149,7 +128,12 @@ def read_config(project: Path) -> Config:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` makes one"
         )
-    return config_of(read_toml(file), file.parent)
+    config = config_of(read_toml(file), file.parent)
+    if data is None:
+        return config
+    if not data.is_dir():
+        raise DataError(f"there is no folder '{data}' with tables of data")
+    return replace(config, data=replace(config.data, folder=str(data.absolute())))
 
 
 def config_of(root: Table, folder: Path) -> Config:
@@ -164,7 +148,7 @@ def config_of(root: Table, folder: Path) -> Config:
         theory=theory.text("file"),
         semantics=theory.choice("semantics", SEMANTICS, "stable-product"),
         p=theory.number("p", 1, low=1, infinite=True) if theory.has("p") else None,
-        data=_data(root.table("data")),
+        data=data_of(root.table("data")),
         inputs={name: _input(inputs.table(name)) for name in inputs.values},
         predicates=_predicates(root.table("predicates")),
         groups=tuple(_group(t) for t in root.tables("exclusive")),
@@ -183,62 +167,6 @@ def config_of(root: Table, folder: Path) -> Config:
     return found
 
 
-def _data(table: Table) -> DataConfig:
-    found = DataConfig(
-        table.texts("facts"),
-        tuple(_wide(t) for t in table.tables("wide")),
-        table.texts("test"),
-        table.whole("horizon", 1, low=1) if table.has("horizon") else None,
-        table.texts("local"),
-        table.choice("on_conflict", get_args(Conflict), "error"),  # type: ignore[arg-type]
-        table.number("train", 1.0, low=0, high=1),
-        table.choice("by", ("facts", "entities", "traces"), "facts"),
-        table.text("sort", "") or None,
-        table.number("flip", 0.0, low=0, high=1),
-        table.whole("seed", 0),
-    )
-    table.take("horizon")
-    if found.test and found.train != 1.0:
-        raise table.error(
-            "train", "test facts are in files of their own, so that all others are for training"
-        )
-    if found.sort is not None and found.by != "entities":
-        raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
-    table.finish()
-    return found
-
-
-def _wide(table: Table) -> WideConfig:
-    found = WideConfig(
-        table.text("file"),
-        table.text("sort"),
-        table.text("entity"),
-        table.text("time", "") or None,
-        table.text("trace", "") or None,
-        _words(table, "predicates"),
-        _lists(table.table("arguments")),
-        table.texts("features"),
-        _lists(table.table("categories")),
-        table.text("presence", "") or None,
-    )
-    table.finish()
-    return found
-
-
-def _words(table: Table, key: str) -> dict[str, str]:
-    """Predicates by column: a list stands for columns with the names of predicates."""
-    value = table.take(key, {})
-    if isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return {v: v for v in value}
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise table.error(key, 'expected a list of columns, or column = "Predicate"')
-    return value
-
-
-def _lists(table: Table) -> dict[str, tuple[str, ...]]:
-    return {key: table.texts(key) for key in table.values}
-
-
 def _input(table: Table) -> InputConfig:
     usual = InputConfig()
     found = InputConfig(
@@ -248,6 +176,7 @@ def _input(table: Table) -> InputConfig:
         table.number("reach", usual.reach, low=1e-3),
         table.flag("features", usual.features),
         table.texts("learnable"),
+        table.wholes("changes", usual.changes),
     )
     table.finish()
     return found

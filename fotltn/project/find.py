@@ -41,15 +41,20 @@ def find_model(path: Path) -> Model:
     return load_model(folder)
 
 
-def audit_labels(project: Path, *, threshold: float = 0.5) -> Audit:
+def audit_labels(project: Path, *, data: Path | None = None, threshold: float = 0.5) -> Audit:
     """The audit of a project before training: its axioms on the facts themselves.
 
     What no fact states is false. Values on the model are those on the labels.
 
+    Args:
+        project: its folder, or its file.
+        data: a folder with its tables, in place of its own.
+        threshold: the degree from which on a fact is true in two-valued logic.
+
     Raises:
         FotError: something of the project is wrong.
     """
-    model = model_of(build(read_config(project)))
+    model = model_of(build(read_config(project, data=data)))
     truth = model.truth
     return audit(
         model.theory, truth, model.semantics, learned=model.grounding.open, labels=truth,

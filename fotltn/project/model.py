@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from fotltn.learn.ask import Answer, ask
 from fotltn.learn.audit import audit
 from fotltn.learn.audit_data import Audit
 from fotltn.learn.fit import Epoch, Outcome
-from fotltn.learn.metrics import Report, report
+from fotltn.learn.metrics import Report, Scores, report
 from fotltn.learn.objective import predicted
 from fotltn.learn.predictions import predictions
 from fotltn.learn.store import read_folder, write_folder
@@ -35,6 +36,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.project.build import Built, ground, meaning
 from fotltn.project.config import Config, config_of
+from fotltn.project.provenance import versions
 from fotltn.project.settings import show_config
 from fotltn.project.stored import below, pack_world, unpack_world
 from fotltn.project.toml import parse_toml
@@ -44,6 +46,17 @@ from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
+from fotltn.why import (
+    Explanation,
+    Satisfaction,
+    Subject,
+    TruthOverTime,
+    find_cell,
+    rule_of,
+    satisfaction,
+    truth_over_time,
+    why,
+)
 
 #: What kind of folder a model is.
 KIND = "model"
@@ -78,6 +91,7 @@ class Model:
         reason: why training ended.
         flips: the rate of flipped labels, if it was learned.
         warnings: what was odd in training, such as a damaged checkpoint.
+        versions: of the programs that trained it, if they are known.
     """
 
     config: Config
@@ -88,7 +102,9 @@ class Model:
     reason: str = ""
     flips: float | None = None
     warnings: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
     _tables: Interpretation | None = field(default=None, repr=False)
+    _subject: Subject | None = field(default=None, repr=False)
 
     @property
     def theory(self) -> CheckedTheory:
@@ -121,6 +137,21 @@ class Model:
         return self._tables
 
     @property
+    def subject(self) -> Subject:
+        """The tables with names, as explanations take them; made once."""
+        if self._subject is None:
+            self._subject = Subject(
+                self.theory.signature, self.tables, self.semantics, self.facts.name,
+                self.facts.traces, self.dtype,
+            )  # fmt: skip
+        return self._subject
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The predicates that training cannot change."""
+        return tuple(n for n in self.theory.signature.predicates if n not in self.grounding.open)
+
+    @property
     def truth(self) -> Interpretation:
         """Tables of what the facts state; what they do not state is false."""
         return stated_model(self.world, self.grounding, self.dtype)
@@ -151,8 +182,45 @@ class Model:
         other = named(semantics) if isinstance(semantics, str) else semantics
         return ask(
             formula, self.theory.signature, self.tables, other or self.semantics, at=at,
-            dtype=self.dtype, threshold=threshold,
+            dtype=self.dtype, threshold=threshold, names=self.facts.name, traces=self.facts.traces,
         )  # fmt: skip
+
+    def satisfaction(self) -> Satisfaction:
+        """The degrees of all axioms."""
+        return satisfaction(self.theory, self.subject)
+
+    def truth_over_time(self, axiom: str) -> TruthOverTime:
+        """The truth of an axiom at every binding and time."""
+        return truth_over_time(rule_of(self.theory.axiom(axiom)), self.subject)
+
+    def why(
+        self,
+        axiom: str,
+        binding: Mapping[str, str],
+        *,
+        time: int = 0,
+        trace: str | int = 0,
+        fixed: Collection[str] | None = None,
+    ) -> Explanation:
+        """Why an axiom has its value at a binding and time, and what would change it.
+
+        Args:
+            axiom: its name.
+            binding: the names of entities by variable.
+            time: the time point.
+            trace: the name of the trace, or its number.
+            fixed: predicates whose facts stay as they are; without, those that are given.
+        """
+        rule = rule_of(self.theory.axiom(axiom))
+        cell = find_cell(rule, self.subject, binding, time, trace)
+        return why(rule, self.subject, cell, fixed=self.given if fixed is None else fixed)
+
+    def _repr_html_(self) -> str:
+        count = sum(p.numel() for p in self.grounding.parameters())
+        learned = ", ".join(self.grounding.open) or "nothing"
+        epochs = f"{len(self.history)} epochs" if self.history else "not trained"
+        words = f"Model of {learned}: {count:,} parameters, {epochs}."
+        return f"<p>{html.escape(words)}</p>{self.satisfaction()._repr_html_()}"
 
     def violations(self, axiom: str, *, top: int = 10) -> Violations:
         """The worst violations of an axiom, with their share of its error."""
@@ -213,15 +281,22 @@ class Model:
 
     def score(self, labels: Labels, threshold: float = 0.5) -> Report:
         """How good predictions of labelled facts are."""
+        return report(self.scores(labels), threshold=threshold)
+
+    def scores(self, labels: Labels | None = None) -> Scores:
+        """Truth and predicted degree of labelled facts, by predicate; else of the test facts.
+
+        Metrics and plots are made of them.
+        """
+        labels = self.world.test if labels is None else labels
+        if labels is None:
+            return {}
         degrees = predicted(labels, self.tables)
-        return report(
-            {
-                n: ((truth >= 0.5).cpu().numpy(), degrees[n].cpu().numpy())
-                for n, truth in labels.truth.items()
-                if len(truth)
-            },
-            threshold=threshold,
-        )
+        return {
+            n: ((truth >= 0.5).cpu().numpy(), degrees[n].cpu().numpy())
+            for n, truth in labels.truth.items()
+            if len(truth)
+        }
 
     def predictions(self, predicates: Sequence[str] | None = None) -> pa.Table:
         """The degrees of predicates as a table of facts; without names, of those learned."""
@@ -245,6 +320,7 @@ class Model:
             "reason": self.reason,
             "best_epoch": self.best_epoch,
             "flips": self.flips,
+            "versions": dict(self.versions),
             "history": [asdict(e) for e in self.history],
         }
         write_folder(
@@ -271,6 +347,7 @@ def model_of(built: Built, outcome: Outcome | None = None) -> Model:
     if outcome is not None:
         model.history, model.reason = outcome.history, outcome.reason
         model.flips, model.warnings = outcome.flips, outcome.warnings
+        model.versions = versions()
     return model
 
 
@@ -300,7 +377,10 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
         past = texts["training.json"]
         history = tuple(Epoch(**e) for e in past["history"])
         reason, flips = str(past["reason"]), past["flips"]
-        return Model(config, world, grounding, meaning(config), history, reason, flips)
+        made_by = {str(n): str(v) for n, v in past.get("versions", {}).items()}
+        return Model(
+            config, world, grounding, meaning(config), history, reason, flips, versions=made_by
+        )
     except FotError:
         raise
     except (KeyError, IndexError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,12 +14,15 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.frames import Source
+from fotltn.grounding.groups import of_traces, read_groups
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
-from fotltn.grounding.wide import Entity, Wide, read_wide
+from fotltn.grounding.wide import Wide, read_wide
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
 from fotltn.project.config import Config, WideConfig
+from fotltn.project.data import argument
+from fotltn.project.padding import unguarded
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.theory import Theory
@@ -38,6 +41,8 @@ class World:
         stated: all facts of computed predicates, as they are stated.
         labels: those for training, with the noise that was asked for.
         test: those for testing; None if there are none.
+        watched: those to watch while training; None if there are none of their own.
+        parts: the traces for "train", "validation" and "test", if a table says which these are.
     """
 
     source: Theory
@@ -48,6 +53,8 @@ class World:
     stated: Labels
     labels: Labels
     test: Labels | None
+    watched: Labels | None = None
+    parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,30 +90,49 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     data = config.data
     dtype, device = getattr(torch, config.dtype), device_of(config)
     tables = [*(_wide(config, w) for w in data.wide), *more.wide]
-    long: list[Source] = [*(config.path(f) for f in data.facts), *more.facts]
+    long: list[Source] = [*(config.table(f) for f in data.facts), *more.facts]
     if not long and not tables:
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
-    tested: list[Source] = [*(config.path(f) for f in data.test), *more.test]
+    tested: list[Source] = [*(config.table(f) for f in data.test), *more.test]
     facts, features = read_wide(
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
         on_conflict=data.on_conflict, dtype=dtype,
     )  # fmt: skip
     known = [n for n in computed(config, signature) if n in facts.rows]
     every = labels(facts, signature, known, dtype=dtype)
-    train, test = every, None
+    parts = _parts(config, facts)
+    train, watched, test = every, None, None
     if tested:
         train, test = _by_files(config, every, facts, (tables, long, tested), signature)
-    elif data.train < 1.0:
-        train, test = split(every, data.train, by=data.by, seed=data.seed, sort=data.sort)  # type: ignore[arg-type]
+    elif parts:
+        train = of_traces(every, parts["train"])
+        watched = of_traces(every, parts["validation"]) if "validation" in parts else None
+        test = of_traces(every, parts["test"]) if "test" in parts else None
+    if data.train < 1.0:
+        train, rest = split(train, data.train, by=data.by, seed=data.seed, sort=data.sort)  # type: ignore[arg-type]
+        test = test if parts else rest
     if data.flip:
         train, _ = flip(train, data.flip, data.seed)
+    facts = replace(facts, warnings=(*facts.warnings, *unguarded(theory, facts)))
     truth = interpretation(facts, signature, dtype=dtype, sparse=True)
     made = set(computed(config, signature))
     given = replace(truth, predicates={n: t for n, t in truth.predicates.items() if n not in made})
     return World(
         source, theory, facts, features, moved(given, device), to_device(every, device),
         to_device(train, device), None if test is None else to_device(test, device),
+        None if watched is None else to_device(watched, device), parts,
     )  # fmt: skip
+
+
+def _parts(config: Config, facts: Facts) -> dict[str, tuple[int, ...]]:
+    """The traces to learn from, to watch and to test on, if a table says which these are."""
+    given = config.data.split
+    if given is None:
+        return {}
+    file = config.table(given.file)
+    return read_groups(
+        file, trace=given.trace, column=given.column, words=given.words, traces=facts.traces
+    )
 
 
 def computed(config: Config, signature: Signature) -> tuple[str, ...]:
@@ -117,13 +143,11 @@ def computed(config: Config, signature: Signature) -> tuple[str, ...]:
 
 
 def _wide(config: Config, given: WideConfig) -> Wide:
-    arguments = {
-        column: [Entity(a[1:]) if a.startswith("=") else a for a in names]
-        for column, names in given.arguments.items()
-    }
+    arguments = {c: [argument(a) for a in names] for c, names in given.arguments.items()}
+    measures = {name: measured.measure() for name, measured in given.measures.items()}
     return Wide(
-        config.path(given.file), given.sort, given.entity, given.time, given.trace,
-        given.predicates, arguments, given.features, given.categories, given.presence,
+        config.table(given.file), given.sort, argument(given.entity), given.time, given.trace,
+        given.predicates, arguments, given.features, given.categories, given.presence, measures,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Exact Boolean truth of FO-LTLf with past and bounds, at every time point.
 
-Shares nothing with the real-valued operators: temporal operators are computed by their one-step
-recursions, which hold in two-valued logic and only there.
+Shares nothing with the real-valued operators: F and G are computed by counting, until by its
+one-step recursion, which hold in two-valued logic and only there.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _value(
             times = torch.arange(model.horizon, device=lengths.device)
             end = torch.zeros_like(lengths) if past else lengths - 1
             return Value((), times == end.unsqueeze(-1))
-        case c.Atom(name):
-            axes, found = gather(model.predicate(name), below)
+        case c.Atom(name, args):
+            axes, found = _looked_up(model.predicate(name), args, below, model)
             return Value(axes, _everywhere(_truth(name, found, threshold), model))
         case c.Equal():
             axes, (a, b) = align(below)
@@ -104,8 +104,7 @@ def _value(
             return Value(axes, _shift(u, steps, past, weak, lengths))
         case c.Aggregate(universal, _, window, past):
             ((axes, u),) = below
-            true = torch.ones_like(u)
-            found = _until(true, ~u if universal else u, window, past, lengths)
+            found = _some(~u if universal else u, window, past, lengths)
             return Value(axes, ~found if universal else found)
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
@@ -113,6 +112,16 @@ def _value(
             found = _until(~u if dual else u, ~v if dual else v, window, past, lengths)
             return Value(axes, ~found if dual else found)
     raise AssertionError(node)
+
+
+def _looked_up(
+    table: Tensor, args: tuple[c.Term, ...], below: list[Value], model: Interpretation
+) -> Value:
+    """Terms looked up in a table; of variables that run over all entities, the table itself."""
+    axes = tuple(a.axis for a in args if isinstance(a, c.Variable) and a.column is None)
+    if len(axes) == len(args) == len(set(axes)) and not any(a in model.cuts for a in axes):
+        return Value(axes, table)
+    return gather(table, below)
 
 
 def _truth(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
@@ -159,9 +168,21 @@ def _shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) ->
         out[..., steps:] = u[..., : horizon - steps]
         return out
     out[..., : horizon - steps] = u[..., steps:]
-    for trace, length in enumerate(lengths.tolist()):
-        out[trace, ..., max(0, length - steps) :] = outside
-    return out
+    beyond = torch.arange(steps, horizon + steps, device=u.device) >= lengths.unsqueeze(-1)
+    return out.masked_fill_(beyond.reshape(-1, *[1] * (u.dim() - 2), horizon), outside)
+
+
+def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
+    """Whether any point of a window is true: how many are true up to its end, and to its begin."""
+    horizon = u.shape[-1]
+    times = torch.arange(horizon, device=u.device)
+    inside = (times < lengths.unsqueeze(-1)).reshape(-1, *[1] * (u.dim() - 2), horizon)
+    before = torch.nn.functional.pad((u & inside).cumsum(-1, dtype=torch.int32), (1, 0))
+    low = min(window.low, horizon)
+    high = horizon if window.high is None else min(window.high, horizon)
+    first, last = (times - high, times - low) if past else (times + low, times + high)
+    begin, end = first.clamp(0, horizon), (last + 1).clamp(0, horizon)
+    return before[..., end] > before[..., begin]
 
 
 def _until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:

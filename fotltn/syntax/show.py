@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from typing import Literal
 
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.notebook import table, text
 from fotltn.syntax.operators import STRICT_MARK
 
 Style = Literal["ascii", "unicode", "latex"]
@@ -281,13 +281,7 @@ def _sorts(sorts: tuple[str, ...]) -> str:
 
 def theory_html(theory: th.Theory) -> str:
     """A theory for notebooks: declarations as text, axioms typeset."""
-    rows = "".join(
-        f"<tr><th>{html.escape(a.name)}</th><td>{_number(a.weight)}</td>"
-        f"<td style='text-align:left'>{html.escape(a.formula._repr_latex_())}</td></tr>"
-        for a in theory.axioms
-    )
-    declared = html.escape("\n".join(_declaration(d) for d in theory.declarations))
-    return (
-        f"<pre>{declared}</pre><table><tr><th>axiom</th><th>weight</th><th>formula</th></tr>"
-        f"{rows}</table>"
-    )
+    declared = "\n".join(_declaration(d) for d in theory.declarations)
+    rows = [(a.name, _number(a.weight), a.formula._repr_latex_()) for a in theory.axioms]
+    heads = ("axiom", "weight", "formula")
+    return f"<pre>{text(declared)}</pre>{table(heads, rows, left=('axiom', 'formula'))}"

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from fotltn.experiments.many import batch
 from fotltn.experiments.protocol import READING, Run
-from fotltn.experiments.recipe import Recipe, likelihood, run_recipe
+from fotltn.experiments.recipe import Ready, Recipe, likelihood, loss, run_recipe
+from fotltn.learn.objective import RECIPE, axiom_loss, fact_loss, losses, prior_loss
+from fotltn.learn.satisfaction import Axioms
 from fotltn.report.records import record
+from fotltn.semantics.config import WITNESS
 
 SHORT = replace(Recipe(), epochs=25)
 RUNS = [Run("CarPed35K", "Recipe", 0.1, r) for r in range(2)]
@@ -53,3 +57,51 @@ def test_the_page_is_that_of_the_records():
         timeout=200,
     )
     assert done.returncode == 0, done.stderr or "run: python docs/recipe/build.py"
+
+
+def test_the_loss_is_that_of_the_preset():
+    """What the batched runs minimise is what a project with the recipe's preset minimises."""
+    run, recipe = RUNS[0], replace(Recipe(), epochs=1)
+    work = batch([run], READING, "cpu")
+    ready = Ready(recipe, work.world.theory, work.base, [run.seed]).to(work.dtype)
+    with torch.no_grad():
+        for number, parameter in enumerate(ready.parameters()):
+            parameter.normal_(0.0, 1.0, generator=torch.Generator().manual_seed(number))
+    own = loss(ready, work)
+    own.sum().backward()
+    slopes = [p.grad.clone() for p in ready.parameters() if p.grad is not None]
+    ready.zero_grad()
+    train = work.trains[0]
+    model = ready.tables()
+    values = Axioms(work.world.theory, WITNESS).values(model)
+    objective = replace(RECIPE, flips=recipe.flips)
+    whole = losses(
+        objective,
+        fact_loss(objective, train, model, 0, objective.flips),
+        axiom_loss(objective, values, torch.ones(len(values)), 0),
+        0,
+        prior_loss(objective, ready.parameters(), train.total),
+    )
+    (train.total * whole.total).backward()
+    assert own.item() == pytest.approx(train.total * whole.total.item(), rel=1e-4)
+    expected = [p.grad for p in ready.parameters() if p.grad is not None]
+    assert len(slopes) == len(expected) > 3
+    for found, wanted in zip(slopes, expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("more", [{"trust": 0.1}, {"extra": ("forall x. G !Crossing(x)",)}])
+def test_trust_and_additional_axioms_change_what_is_learned(more):
+    short = replace(Recipe(), epochs=5)
+    (plain,) = run_recipe(RUNS[:1], short)
+    (other,) = run_recipe(RUNS[:1], replace(short, extra_weight=5.0, **more))
+    assert plain["pr_auc"] != other["pr_auc"]
+
+
+def test_several_recipes_are_averaged():
+    short = replace(Recipe(), epochs=5)
+    (one,) = run_recipe(RUNS[:1], short)
+    (same,) = run_recipe(RUNS[:1], short, short)
+    (mixed,) = run_recipe(RUNS[:1], short, replace(short, reach=0.0))
+    assert same["pr_auc"] == pytest.approx(one["pr_auc"], abs=1e-6)
+    assert mixed["pr_auc"] != pytest.approx(one["pr_auc"], abs=1e-6)

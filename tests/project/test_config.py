@@ -107,7 +107,7 @@ def test_the_other_keys():
     assert found.data.facts == ("one.csv",)
     assert found.data.on_conflict == "majority"
     assert found.data.wide[0].arguments == {"stops": ("who", "=here")}
-    assert found.data.wide[0].presence == "There"
+    assert found.data.wide[0].presence == ("There",)
     assert found.groups[0].other
     assert found.objective.axioms == "none"
     assert found.training.batches == Batches("entities", 4, "agent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
 import pytest
@@ -314,7 +315,7 @@ def test_a_theory_typesets_itself():
     theory = parse_theory('sort s\nconstant "<b>": s\naxiom A weight 2: speed("<b>") < 3 & p')
     shown = theory._repr_html_()
     assert "<pre>sort s\nconstant &quot;&lt;b&gt;&quot;: s</pre>" in shown
-    assert "<th>A</th><td>2</td>" in shown
+    assert re.findall("<td[^>]*>(.*?)</td>", shown)[:2] == ["A", "2"]
     assert html.escape(theory.axiom("A").formula._repr_latex_()) in shown
     assert "<b>" not in shown, "names of entities must not become markup"
-    assert parse_theory("axiom A: p")._repr_html_().count("<tr>") == 2
+    assert parse_theory("axiom A: p")._repr_html_().count("<tr") == 2

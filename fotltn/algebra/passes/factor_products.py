@@ -17,12 +17,13 @@ def factor_products(expr: Expr) -> Expr:
 
 def _rule(node: Node) -> Node:
     match node:
-        case Reduce(Kind.MEAN, over, time, Affine(x, scale, 0.0), guard):
-            return affine(Reduce(Kind.MEAN, over, time, x, guard), scale, 0.0)
-        case Reduce(Kind.MEAN, over, time, Product(factors), guard):
+        case Reduce(Kind.MEAN, over, time, Affine(x, scale, 0.0), guard, still):
+            return affine(Reduce(Kind.MEAN, over, time, x, guard, still), scale, 0.0)
+        case Reduce(Kind.MEAN, over, time, Product(factors), guard, still):
             bound = set(over)
             outer = [f for f in factors if not (f.axes & bound) and not (time and f.timed)]
             inner = [f for f in factors if f not in outer]
             if outer and inner:
-                return product([*outer, Reduce(Kind.MEAN, over, time, product(inner), guard)])
+                body = product(inner)
+                return product([*outer, Reduce(Kind.MEAN, over, time, body, guard, still)])
     return node

@@ -2,6 +2,7 @@
 
 (a · b)@0             ->  a@0 · b@0
 (mean-scan(a))@0      ->  mean[t](a)
+(mean[x](a | b))@0    ->  mean[x](a@0 | b), b without time
 (shift[-1, 1](a))@0   ->  1
 mean[x t](a), a without time  ->  mean[x](a)
 """
@@ -68,6 +69,8 @@ def _inner(x: Expr, t: int) -> list[tuple[Expr, int]]:
     match x:
         case Affine(y) | Power(y) | Root(y) | Reduce(_, _, False, y, None):
             return [(y, t)]
+        case Reduce(_, _, False, y, _, True):
+            return [(y, t)]
         case Product(parts) | Pointwise(_, parts):
             return [(p, t) for p in parts]
         case Shift(y, steps, True) if steps <= t:
@@ -89,8 +92,8 @@ def _rebuilt(x: Expr, t: int, parts: list[Expr]) -> Expr:
             return Root(parts[0], p)
         case Pointwise(op):
             return Pointwise(op, tuple(parts))
-        case Reduce(kind, over, False, _, None):
-            return Reduce(kind, over, False, parts[0])
+        case Reduce(kind, over, False, _, guard, still) if guard is None or still:
+            return Reduce(kind, over, False, parts[0], guard, still)
         case Scan(kind, y, Window(0, None), False) if t == 0:
             return _rule(Reduce(kind, (), True, y))  # type: ignore[return-value]
         case Shift(_, _, True, outside):

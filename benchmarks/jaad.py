@@ -1,0 +1,202 @@
+"""All clips of JAAD at once, against a loop over clips: values, and values with gradients.
+
+    python -m benchmarks.jaad TABLES [--json FILE]
+
+TABLES is a folder with the three tables. In the loop every clip has tables of its own, without any
+padding; its plans are made once and kept, as training would, or made anew for each clip, as a call
+of `evaluate` would. "In one piece" is the batch with all its padding. Values of all axioms are
+compared clip by clip. Times are processor times of one thread, so that other programs do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.common import report
+from benchmarks.common import seconds as timed
+from fotltn.engine import InBlocks, Prepared, compile_formulas
+from fotltn.evaluation import evaluate_all
+from fotltn.grounding.dense import interpretation
+from fotltn.project.config import read_config
+from fotltn.project.world import World, read_world
+from fotltn.semantics import crisp
+from fotltn.semantics.config import CRISP, Semantics, named
+from fotltn.semantics.interpretation import Interpretation, Value
+
+PROJECT = Path(__file__).resolve().parent.parent / "examples" / "jaad"
+LEARNED = ("Stop", "Run", "Crossing", "OnSidewalk")
+Run = Prepared | InBlocks
+
+
+def seconds(function: Callable[[], Any], repeat: int = 7) -> float:
+    """The median processor time of a call."""
+    return timed(function, repeat=repeat, clock=time.process_time)
+
+
+def batch(world: World) -> Interpretation:
+    """All clips, with degrees of what is learned between 0 and 1 that carry gradients."""
+    model = interpretation(world.facts, world.theory.signature, sparse=True)
+    draw = torch.Generator().manual_seed(0)
+    tables = {n: model.predicate(n) for n in LEARNED}
+    noisy = {
+        n: (0.8 * t + 0.2 * torch.rand(t.shape, generator=draw, dtype=t.dtype)).requires_grad_()
+        for n, t in tables.items()
+    }
+    return replace(model, predicates={**model.predicates, **noisy})
+
+
+def apart(world: World, model: Interpretation) -> list[Interpretation]:
+    """Every clip by itself."""
+    dense = {n: model.predicate(n) for n in model.predicates}
+    laid_out = replace(model, predicates=dense)
+    return [_alone(world, laid_out, trace) for trace in range(model.batch)]
+
+
+def _alone(world: World, model: Interpretation, trace: int) -> Interpretation:
+    """One clip with room for its own steps and entities alone."""
+    signature, length = world.theory.signature, world.facts.lengths[trace]
+    counts = {s: len(names[trace]) for s, names in world.facts.local.items()}
+    sizes = {**model.sizes, **counts}
+
+    def cut(table: Tensor, sorts: Sequence[str]) -> Tensor:
+        own = table[trace : trace + 1]
+        for dim, sort in enumerate(sorts, 1):
+            own = own.narrow(dim, 0, sizes[sort])
+        own = own if own.shape[-1] == 1 else own[..., :length]
+        return own.detach().clone().requires_grad_(table.requires_grad)
+
+    return replace(
+        model,
+        sizes=sizes,
+        lengths=torch.tensor([length]),
+        horizon=length,
+        predicates={
+            n: cut(model.predicate(n), signature.predicates[n].sorts) for n in model.predicates
+        },
+        functions={n: cut(t, signature.functions[n].sorts) for n, t in model.functions.items()},
+    )
+
+
+def step(run: Run, model: Interpretation) -> None:
+    """Forward and backward through all axioms, as a step of training does."""
+    total = sum(v.tensor.sum() for v in run(model).values())
+    assert isinstance(total, Tensor)
+    inputs = [model.predicates[n] for n in LEARNED]
+    torch.autograd.grad(total, inputs, allow_unused=True)  # type: ignore[arg-type]
+
+
+def fuzzy(
+    world: World, model: Interpretation, clips: list[Interpretation], semantics: Semantics
+) -> list[dict[str, Any]]:
+    """Degrees, without gradients and with them."""
+    formulas = {a.name: a.formula for a in world.theory.axioms}
+    program = compile_formulas(formulas, world.theory.signature, semantics)
+    kind = model.predicate("Stop").dtype
+    together, piece = program.ready(model, dtype=kind), program.prepare(model, dtype=kind)
+    kept = [program.prepare(clip, dtype=kind) for clip in clips]
+    blocks = len(together.layout.blocks) if isinstance(together, InBlocks) else 1
+
+    def values(run: Run, one: Interpretation) -> dict[str, Value]:
+        with torch.no_grad():
+            return run(one)
+
+    def looped(work: Callable[[Run, Interpretation], Any]) -> Callable[[], Any]:
+        return lambda: [work(run, clip) for run, clip in zip(kept, clips, strict=True)]
+
+    def anew(work: Callable[[Run, Interpretation], Any]) -> Callable[[], Any]:
+        return lambda: [work(program.prepare(c, dtype=kind), c) for c in clips]
+
+    error = difference(values(together, model), looped(values)())
+    rows = []
+    works: dict[str, Callable[[Run, Interpretation], Any]] = {
+        "forward": values,
+        "forward and backward": step,
+    }
+    for what, work in works.items():
+        times = {
+            "batched": seconds(partial(work, together, model)),
+            "in one piece": seconds(partial(work, piece, model), repeat=3),
+            "loop": seconds(looped(work), repeat=3),
+            "loop, planned anew": seconds(anew(work), repeat=1),
+        }
+        rows.append(row(semantics.name, what, blocks, times, error))
+    return rows
+
+
+def two_valued(
+    world: World, model: Interpretation, clips: list[Interpretation]
+) -> list[dict[str, Any]]:
+    """Truth in two-valued logic, degrees from one half on being true."""
+    formulas = {a.name: a.formula for a in world.theory.axioms}
+
+    def truths(one: Interpretation) -> dict[str, Value]:
+        kind = torch.float64
+        return evaluate_all(formulas, one, CRISP, dtype=kind, at=0, threshold=0.5)
+
+    def piece() -> list[Value]:
+        return [crisp.evaluate(f, model, threshold=0.5) for f in formulas.values()]
+
+    each = [truths(clip) for clip in clips]
+    times = {
+        "batched": seconds(lambda: truths(model), repeat=3),
+        "in one piece": seconds(piece, repeat=1),
+        "loop": seconds(lambda: [truths(clip) for clip in clips], repeat=1),
+    }
+    return [row("crisp", "forward", None, times, difference(truths(model), each))]
+
+
+def difference(whole: Mapping[str, Value], each: Sequence[Mapping[str, Value]]) -> float:
+    """The largest difference between values of the batch and of single clips, over all axioms."""
+    return max(
+        abs(float(value.tensor[trace, 0]) - float(one[name].tensor.flatten()[0]))
+        for name, value in whole.items()
+        for trace, one in enumerate(each)
+    )
+
+
+def row(
+    meaning: str, what: str, blocks: int | None, times: Mapping[str, float], error: float
+) -> dict[str, Any]:
+    """A line of the table: milliseconds, and how much slower the loop is."""
+    shown: dict[str, Any] = {"semantics": meaning, "what": what, "blocks": blocks}
+    shown |= {f"{name} ms": taken * 1e3 for name, taken in times.items()}
+    shown["times faster"] = times["loop"] / times["batched"]
+    shown["largest difference"] = error
+    return shown
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", type=Path)
+    parser.add_argument("--semantics", nargs="*", default=["stable-product", "godel", "crisp"])
+    parser.add_argument("--json")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    world = read_world(replace(read_config(PROJECT, data=args.tables), dtype="float64"))
+    model = batch(world)
+    clips = apart(world, model)
+    rows = []
+    for name in args.semantics:
+        meaning = named(name)
+        rows += (
+            two_valued(world, model, clips)
+            if meaning.boolean
+            else fuzzy(world, model, clips, meaning)
+        )
+    steps = sum(world.facts.lengths)
+    title = f"{len(world.theory.axioms)} axioms on {model.batch} clips, {steps:,} steps"
+    report(title, rows, args.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+"""Do temporal rules help to learn on real clips? The same networks with and without them.
+
+    python examples/jaad/learn.py FOLDER --tables TABLES [--processes 2] [--repetitions 10]
+    python examples/jaad/learn.py FOLDER
+
+The first form adds to FOLDER/choice.json and FOLDER/runs.jsonl what is not there yet; the second
+prints the tables of what is there.
+
+Networks predict whether a pedestrian crosses and whether the car stands, from features. A share of
+the training clips of the official split is labelled; rules speak of all of them, and of the clips
+for validation, whose labels say when to stop. Scores are on the clips for testing, which are not
+seen before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fotltn.grounding.dense import present
+from fotltn.grounding.groups import of_traces
+from fotltn.grounding.labels import Labels
+from fotltn.learn.fit import fit, seeded
+from fotltn.learn.metrics import report
+from fotltn.learn.objective import Objective, predicted
+from fotltn.learn.satisfaction import Axioms
+from fotltn.learn.schedule import Schedule
+from fotltn.learn.task import Task, Training
+from fotltn.networks.grounding import Grounding
+from fotltn.networks.inputs import FeatureInputs, with_changes
+from fotltn.networks.parts import part
+from fotltn.networks.predicates import Defined, Network, Predicate, mlp
+from fotltn.project.config import read_config
+from fotltn.project.world import World, read_world
+from fotltn.report.stats import benjamini_hochberg, summary, welch
+from fotltn.semantics.config import WITNESS
+
+HERE = Path(__file__).resolve().parent
+LEARNED = ("Crossing", "Stop")
+SHARES = (0.05, 0.1, 0.25, 0.5, 1.0)
+#: The paper's rules that speak of what is learned, and are not true by construction.
+PAPER = ("A1", "A2", "A3", "A13")
+#: Rules of this project that hold more often than chance on the training clips.
+OWN = ("A1", "A13", "B3", "W1", "P2")
+METHODS: dict[str, tuple[tuple[str, ...], float | None]] = {
+    "networks": ((), None),
+    "paper's rules": (PAPER, None),
+    "paper's rules, trust learned": (PAPER, 0.1),
+    "own rules": (OWN, None),
+    "own rules, trust learned": (OWN, 0.1),
+}
+#: What the network for Stop sees: the scene alone, or the pedestrians in view, too.
+VIEWS = ("scene", "pedestrians")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is chosen on the clips for validation: the weight of the rules, and p of ∀ and G."""
+
+    weight: float = 0.3
+    p: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run."""
+
+    view: str
+    method: str
+    share: float
+    repetition: int
+    choice: Choice = Choice()
+    validate: bool = False
+
+
+@cache
+def read(tables: Path) -> tuple[World, dict[str, Tensor], dict[str, Tensor]]:
+    """All clips, the features of cars and pedestrians, and where pedestrians are."""
+    world = read_world(replace(read_config(HERE, data=tables), dtype="float32"))
+    there = {sort: present(world.facts, sort) for sort in ("car", "ped")}
+    boxes = world.features["ped"].values
+    features = {
+        "ped": with_changes(boxes, there["ped"], (5, 10)),
+        "scene": world.features["car"].values,
+    }
+    near = with_changes(nearest(boxes, there["ped"]), there["car"], (5, 10))
+    features["pedestrians"] = torch.cat([features["scene"], near], dim=-1)
+    return world, features, there
+
+
+def nearest(boxes: Tensor, there: Tensor) -> Tensor:
+    """What the car sees of pedestrians: how many, and all features of the nearest one."""
+    height = boxes[..., 0].masked_fill(~there, -1.0)
+    which = height.argmax(1, keepdim=True)
+    one = boxes.gather(1, which.unsqueeze(-1).expand(-1, -1, -1, boxes.shape[-1]))
+    some = there.any(1, keepdim=True).unsqueeze(-1)
+    count = there.sum(1, keepdim=True).unsqueeze(-1).to(boxes.dtype)
+    return torch.cat([one * some, count], dim=-1)
+
+
+def ground(tables: Path, view: str, clips: Tensor, seed: int) -> Grounding:
+    """Networks over some clips."""
+    world, features, there = read(tables)
+    signature = world.theory.signature
+    kept = {n: t for n, t in world.given.predicates.items() if n not in (*LEARNED, "Run")}
+    given = part(replace(world.given, predicates=kept), signature, traces=clips).given
+    seen = {"car": features[view], "ped": features["ped"]}
+    with seeded(seed) as generator:
+        inputs = {
+            sort: FeatureInputs(values[clips], present=there[sort][clips])
+            for sort, values in seen.items()
+        }
+        predicates: dict[str, Predicate] = {
+            "Crossing": Network(mlp(inputs["ped"].width, (32, 32), generator=generator)),
+            "Stop": Network(mlp(inputs["car"].width, (32, 32), generator=generator)),
+            "Run": Defined(("x",), "!Stop(x)"),
+            "OnSidewalk": Defined(("y",), "InView(y) & !Crossing(y)"),
+        }
+    return Grounding(
+        signature, given, predicates, inputs=inputs,
+        present={sort: mask[clips] for sort, mask in there.items()},
+    )  # fmt: skip
+
+
+def run(tables: Path, one: Run) -> dict[str, Any]:
+    """Train and score."""
+    world, _, _ = read(tables)
+    rules, trust = METHODS[one.method]
+    train, held, test = (world.parts[n] for n in ("train", "validation", "test"))
+    draw = torch.Generator().manual_seed(one.repetition)
+    order = torch.randperm(len(train), generator=draw)[: max(1, round(one.share * len(train)))]
+    labelled = [train[i] for i in order.tolist()]
+    clips = torch.tensor(sorted((*train, *held)))
+    grounding = ground(tables, one.view, clips, one.repetition)
+    own = part(world.given, world.theory.signature, traces=clips)
+    facts = {n: of_traces(only(world.stated), group) for n, group in
+             (("learn", labelled), ("watch", held), ("test", test))}  # fmt: skip
+    theory = replace(world.theory, axioms=tuple(a for a in world.theory.axioms if a.name in rules))
+    objective = Objective(
+        facts="cross-entropy", axioms="log" if rules else "none", together="sum",
+        weight=Schedule(((0.0, one.choice.weight),)), trust=trust,
+    )  # fmt: skip
+    task = Task(
+        grounding, Axioms(theory, WITNESS.with_p(one.choice.p)), objective,
+        own.labels(facts["learn"]),
+        Training(epochs=300, patience=20, rate=0.003, seed=one.repetition),
+        own.labels(facts["watch"]),
+    )  # fmt: skip
+    began = time.perf_counter()
+    outcome = fit(task)
+    taken = time.perf_counter() - began
+    judged = held if one.validate else test
+    whole = ground(tables, one.view, torch.tensor(judged), one.repetition)
+    whole.load_state_dict(grounding.state_dict())
+    whole.eval()
+    truth = part(world.given, world.theory.signature, traces=torch.tensor(judged)).labels(
+        facts["watch" if one.validate else "test"]
+    )
+    with torch.no_grad():
+        degrees = predicted(truth, whole())
+    found = report({n: (truth.truth[n] >= 0.5, d) for n, d in degrees.items()})
+    return {
+        "view": one.view, "method": one.method, "share": one.share, "repetition": one.repetition,
+        "validate": one.validate, "weight": one.choice.weight, "p": one.choice.p,
+        "clips": len(labelled), "trust": outcome.trust and dict(outcome.trust),
+        "pr_auc": {n: r.pr_auc.value for n, r in found.predicates.items()},
+        "chance": {n: r.chance.value for n, r in found.predicates.items()},
+        "epochs": len(outcome.history), "seconds": taken,
+    }  # fmt: skip
+
+
+def only(labels: Labels) -> Labels:
+    """Labels of what is learned; those of Run and OnSidewalk say the same again."""
+    return replace(
+        labels,
+        index={n: labels.index[n] for n in LEARNED},
+        truth={n: labels.truth[n] for n in LEARNED},
+    )
+
+
+# --- many runs --------------------------------------------------------------------------------
+
+
+def choose(tables: Path, pool: ProcessPoolExecutor) -> dict[str, dict[str, float]]:
+    """Weight and p for each set of rules: the best on the clips for validation, of three runs."""
+    methods = [m for m, (rules, trust) in METHODS.items() if rules and trust is None]
+    grid = [Choice(weight, p) for weight in (0.1, 0.3, 1.0, 3.0) for p in (1.0, 4.0)]
+    runs = [
+        Run("pedestrians", m, 0.1, r, choice, validate=True)
+        for m, choice, r in product(methods, grid, range(3))
+    ]
+    found = list(pool.map(run, [tables] * len(runs), runs))
+    chosen = {}
+    for method in methods:
+        scores = {
+            choice: sum(
+                sum(one["pr_auc"].values())
+                for asked, one in zip(runs, found, strict=True)
+                if (asked.method, asked.choice) == (method, choice)
+            )
+            for choice in grid
+        }
+        chosen[METHODS[method][0]] = max(scores, key=lambda choice: scores[choice])
+    return {
+        m: {"weight": chosen[rules].weight, "p": chosen[rules].p}
+        for m, (rules, _) in METHODS.items()
+        if rules
+    }
+
+
+def learn(folder: Path, tables: Path, processes: int, repetitions: int) -> None:
+    """Do what is not in the folder yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen, path = folder / "choice.json", folder / "runs.jsonl"
+    done = {(r["view"], r["method"], r["share"], r["repetition"]) for r in rows(folder)}
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(processes, spawn, torch.set_num_threads, (1,)) as pool:
+        if not chosen.exists():
+            chosen.write_text(json.dumps(choose(tables, pool), indent=1) + "\n", "utf-8")
+        choices = json.loads(chosen.read_text("utf-8"))
+        runs = [
+            Run(view, method, share, repetition, Choice(**choices.get(method, {})))
+            for repetition, view, share, method in product(
+                range(repetitions), VIEWS, SHARES, METHODS
+            )
+            if (view, method, share, repetition) not in done
+        ]
+        futures = [pool.submit(run, tables, one) for one in runs]
+        for count, future in enumerate(as_completed(futures), 1):
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(future.result()) + "\n")
+            sys.stderr.write(f"\r{count} of {len(runs)} runs")
+    sys.stderr.write("\n")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The runs on record."""
+    path = folder / "runs.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(text) for text in path.read_text("utf-8").splitlines()]
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """PR-AUC by view, predicate and share; bold where a difference to networks is significant."""
+    cells = {
+        (view, name, method, share): summary(
+            [r["pr_auc"][name] for r in found
+             if (r["view"], r["method"], r["share"]) == (view, method, share)]
+        )
+        for view, name, method, share in product(VIEWS, LEARNED, METHODS, SHARES)
+    }  # fmt: skip
+    tested = [key for key in cells if key[2] != "networks"]
+    ps = benjamini_hochberg(
+        [welch(cells[key], cells[(key[0], key[1], "networks", key[3])]).p for key in tested]
+    )
+    significant = {key for key, p in zip(tested, ps, strict=True) if p < 0.05}
+    lines = [
+        "| Stop sees | predicted | learned by | " + " | ".join(f"{s:.0%}" for s in SHARES) + " |"
+    ]
+    lines.append("| :-- | :-- | :-- | " + " | ".join("--:" for _ in SHARES) + " |")
+    for view, name, method in product(VIEWS, LEARNED, METHODS):
+        shown = []
+        for share in SHARES:
+            key = (view, name, method, share)
+            text = f"{cells[key].mean:.3f} ± {cells[key].std:.3f}"
+            shown.append(f"**{text}**" if key in significant else text)
+        lines.append(f"| {view} | {name} | {method} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def trust(found: Sequence[dict[str, Any]]) -> str:
+    """How far each rule is trusted, on average."""
+    lines = ["| rules | " + " | ".join(f"{s:.0%}" for s in SHARES) + " |"]
+    lines.append("| :-- | " + " | ".join("--:" for _ in SHARES) + " |")
+    for method, (rules, learned) in METHODS.items():
+        for rule in rules if learned else ():
+            shown = []
+            for share in SHARES:
+                own = [
+                    r["trust"][rule] for r in found if (r["method"], r["share"]) == (method, share)
+                ]
+                shown.append(f"{sum(own) / len(own):.2f}")
+            lines.append(f"| {rule}, of {method.split(',')[0]} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Learn, or show."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tables", type=Path)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--repetitions", type=int, default=10)
+    args = parser.parse_args()
+    if args.tables is not None:
+        learn(args.folder, args.tables.resolve(), args.processes, args.repetitions)
+    found = [r for r in rows(args.folder) if not r["validate"]]
+    if not found:
+        sys.stderr.write(f"there are no runs in '{args.folder}'; give --tables\n")
+        return 1
+    sys.stdout.write(f"{table(found)}\n\n{trust(found)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

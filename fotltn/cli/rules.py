@@ -1,0 +1,182 @@
+"""`fotltn rules`: support, confidence, base rate and lift of rules on data alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.output import emit_json, warn
+from fotltn.cli.tables import add, grid, number, say, show
+from fotltn.errors import DataError
+from fotltn.semantics.config import SEMANTICS, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fotltn.learn.bootstrap import Estimate
+    from fotltn.learn.rules import Rule
+    from fotltn.project.rules import Evidence
+
+_LEGEND = (
+    "Support: bindings and times where the antecedent is true, in so many traces. Confidence: how "
+    "often the consequent is true there; base: how often anywhere; lift: their ratio. Brackets: "
+    "95% intervals, over traces drawn anew. Cut: support from where the consequent looks beyond "
+    "the end of its trace; uncut: the same without that."
+)
+_WHOLE = "A rule without an antecedent has the share of all its bindings and times as confidence."
+
+
+def rules(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PROJECT_OR_THEORY", help="A project, or a theory file (.fot) with --facts."
+        ),
+    ],
+    facts: Annotated[
+        list[Path] | None,
+        typer.Option("--facts", help="Of a theory: CSV or Parquet files of facts; repeatable."),
+    ] = None,
+    presence: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--presence",
+            help="Of a theory: a predicate that is true where an entity is there; repeatable.",
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            "--horizon",
+            help="Of a theory: time points of every trace; without it, up to its last fact.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Of a project: another folder with its tables."),
+    ] = None,
+    theory: Annotated[
+        Path | None,
+        typer.Option("--theory", help="Of a project: another theory file, with other rules."),
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part", help="Of a project with a split: train, validation or test traces alone."
+        ),
+    ] = None,
+    formula: Annotated[
+        list[str] | None,
+        typer.Option("--formula", help="A rule instead of the axioms; repeatable."),
+    ] = None,
+    semantics: Annotated[
+        str,
+        typer.Option(
+            "--semantics",
+            help="crisp counts; others sum degrees, as godel does for facts that are graded. "
+            f"One of {', '.join(SEMANTICS)}.",
+        ),
+    ] = "crisp",
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
+    ] = 0.5,
+    resamples: Annotated[
+        int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
+    ] = 2000,
+    seed: Annotated[int, typer.Option("--seed", help="Of these draws.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
+) -> None:
+    """Count on facts alone how well rules hold, and whether that is more than chance.
+
+    Nothing is learned, and no model is needed. A rule `forall x. G(if -> then)` is counted where
+    all its entities are present. Exit status: 0 if everything could be counted, 1 if the input
+    has errors, 2 for a wrong call.
+    """
+    meaning = named(semantics)
+    found = _evidence(path, facts or [], presence or [], horizon, data, theory)
+    if not formula and not found.theory.axioms:
+        raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
+    counted = found.rules(
+        formula or (), part=part, semantics=meaning, threshold=threshold, resamples=resamples,
+        seed=seed,
+    )  # fmt: skip
+    lines = list(_watched(counted, len(formula or found.theory.axioms)))
+    if as_json:
+        emit_json({
+            "ok": True, "part": part, "semantics": meaning.name, "threshold": threshold,
+            "resamples": resamples, "seed": seed, "traces": len(found.facts.traces),
+            "rules": [line.as_dict() for line in lines],
+            "warnings": [w.as_dict() for w in found.warnings],
+        })  # fmt: skip
+        return
+    # Formulas may well use what no axiom uses, so that "not used" would mislead.
+    warn(found.facts.warnings if formula else found.warnings)
+    _print(lines)
+
+
+def _evidence(
+    path: Path,
+    facts: list[Path],
+    presence: list[str],
+    horizon: int | None,
+    data: Path | None,
+    theory: Path | None,
+) -> Evidence:
+    from fotltn.project.rules import of_facts, of_project
+
+    if path.suffix == ".fot":
+        if data is not None or theory is not None:
+            raise DataError("--data and --theory go with a project; a theory takes --facts")
+        if not facts:
+            raise DataError(f"'{path}' is a theory, which needs facts: --facts FILE")
+        return of_facts(path, facts, horizon=horizon, presence=presence)
+    if facts or presence or horizon is not None:
+        raise DataError(
+            "--facts, --presence and --horizon go with a theory file; a project names its tables"
+        )
+    return of_project(path, data=data, theory=theory)
+
+
+def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
+    """The same with a bar in a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return iter(
+        track(
+            counted, "rules", total=total, console=console, transient=True,
+            disable=not console.is_terminal,
+        )
+    )  # fmt: skip
+
+
+def _print(lines: list[Rule]) -> None:
+    heads = ["rule", "traces", "support", "confidence", "base", "lift", "cut", "uncut", "its lift"]
+    table = grid(*heads, left=["rule"], fold=["rule"])
+    for line in lines:
+        whole, uncut = line.whole, line.uncut
+        add(
+            table, line.name, f"{whole.traces:,}", _amount(whole.support),
+            _interval(whole.confidence), number(whole.base_rate.value), _interval(whole.lift, 2),
+            _amount(line.cut), number(None if uncut is None else uncut.confidence.value),
+            number(None if uncut is None else uncut.lift.value, 2),
+        )  # fmt: skip
+    show(table)
+    print()
+    say(_LEGEND, *([] if all(line.implication for line in lines) else [_WHOLE]))
+
+
+def _amount(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if math.isclose(value, round(value)) else f"{value:,.1f}"
+
+
+def _interval(found: Estimate, digits: int = 3) -> str:
+    if found.low is None or found.high is None:
+        return number(found.value, digits)
+    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"

@@ -1,0 +1,110 @@
+"""Explanations of violations for people: a tree of values, influential facts, a repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fotltn.cli.output import wide_console
+from fotltn.cli.tables import add, grid, number, say, show
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from fotltn.learn.violations import Violation
+    from fotltn.project.model import Model
+    from fotltn.why import Explanation, Node
+
+
+_FACTS = (
+    "The facts that the value depends on most; 'then' is the value if that fact alone were true, "
+    "or, for a negative gradient, false."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Explains the first of some violations.
+
+    Args:
+        model: whose they are.
+        count: how many to explain.
+        flip_given: whether given facts may be influential and flipped.
+        threshold: the degree from which on a fact is true in two-valued logic.
+    """
+
+    model: Model
+    count: int
+    flip_given: bool
+    threshold: float
+
+    def show(self, found: Sequence[tuple[str, Violation]]) -> None:
+        """Print them."""
+        for one in self._explained(found):
+            several = len(self.model.facts.traces) > 1
+            trace = f", trace {one.trace}" if several else ""
+            print()
+            say(f"{one.rule.name} at {one.place}{trace}", style="bold")
+            wide_console().print(_tree(one.tree))
+            if one.influence:
+                print()
+                say(_FACTS)
+                _facts(one)
+            print()
+            say(f"Smallest repair: {one.repair}.")
+
+    def added(
+        self, shown: list[dict[str, object]], found: Sequence[tuple[str, Violation]]
+    ) -> list[dict[str, object]]:
+        """Violations for machines, the first of them with their explanation as `why`."""
+        for row, one in zip(shown, self._explained(found), strict=False):
+            row["why"] = one.as_dict()
+        return shown
+
+    def _explained(self, found: Sequence[tuple[str, Violation]]) -> list[Explanation]:
+        from fotltn.why import find_cell, shared_rule, why
+
+        subject = replace(self.model.subject, threshold=self.threshold)
+        fixed = () if self.flip_given else self.model.given
+        explained = []
+        for axiom, one in found[: self.count]:
+            rule = shared_rule(self.model.theory.axiom(axiom), subject)
+            cell = find_cell(rule, subject, one.binding, one.time or 0, one.trace)
+            explained.append(why(rule, subject, cell, top=5, fixed=fixed))
+        return explained
+
+
+def _tree(root: Node) -> Tree:
+    from rich.tree import Tree
+
+    made = Tree(_line(root))
+    stack = [(root, made)]
+    while stack:
+        node, branch = stack.pop()
+        stack += [(child, branch.add(_line(child))) for child in node.children]
+        if node.remark:
+            branch.add(_plain(node.remark, "dim"))
+    return made
+
+
+def _line(node: Node) -> Text:
+    truth = "true " if node.truth else "false"
+    return _plain(f"{node.value:.3f} {truth} {node.label}", "" if node.truth else "red")
+
+
+def _plain(text: str, style: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def _facts(one: Explanation) -> None:
+    """The facts that the value depends on most."""
+    table = grid("fact", "time", "value", "gradient", "then", left=["fact"])
+    for fact in one.influence:
+        when = "-" if fact.time is None else str(fact.time)
+        slope = f"{fact.gradient:+.3f}"
+        add(table, fact.text, when, number(fact.value), slope, number(fact.then))
+    show(table)

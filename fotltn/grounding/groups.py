@@ -1,0 +1,71 @@
+"""Traces in groups, such as those to learn from and those to test on, by a column of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.frames import Source, read_sources
+from fotltn.grounding.labels import Labels
+from fotltn.grounding.read import as_text
+
+
+def read_groups(
+    source: Source,
+    *,
+    trace: str,
+    column: str,
+    words: Mapping[str, Sequence[str]],
+    traces: Sequence[str],
+) -> dict[str, tuple[int, ...]]:
+    """The numbers of the traces of each group.
+
+    Traces that the table has and the data have not are left alone. So are, in no group, those
+    with a word that stands for none.
+
+    Args:
+        source: a file by name, a data frame, or a mapping from columns to lists.
+        trace: the column with the names of traces; rows about one trace must agree.
+        column: the column with the words.
+        words: for each group, the words that stand for it.
+        traces: the traces of the data, in their order.
+
+    Raises:
+        DataError: a column is missing, a trace is in no row or in several that differ, or a word
+            is in none.
+    """
+    ((place, raw),) = read_sources([source])
+    for name in (trace, column):
+        if name not in raw.column_names:
+            hint = did_you_mean(name, raw.column_names) or f"there are {listing(raw.column_names)}"
+            raise DataError(f"{place.name}: no column '{name}'; {hint}")
+    table = as_text(place, raw.select([trace, column]))
+    found: dict[str, str | None] = {}
+    pairs = zip(table.column(trace).to_pylist(), table.column(column).to_pylist(), strict=True)
+    for row, (name, word) in enumerate(pairs):
+        if name is not None and found.setdefault(name, word) != word:
+            raise DataError(
+                f"{place.at(row)}: the trace '{name}' is '{word}' here, and '{found[name]}' before"
+            )
+    missing = [name for name in traces if name not in found]
+    if missing:
+        raise DataError(f"{place.name}: no row says what {listing(missing)} is for")
+    known = sorted({word for word in found.values() if word is not None})
+    for word in (w for own in words.values() for w in own):
+        if word not in known:
+            hint = did_you_mean(word, known) or f"there are {listing(known)}"
+            raise DataError(f"{place.name}, column '{column}': nothing is '{word}'; {hint}")
+    return {
+        group: tuple(i for i, name in enumerate(traces) if found[name] in own)
+        for group, own in words.items()
+    }
+
+
+def of_traces(labels: Labels, traces: Sequence[int]) -> Labels:
+    """The labels of some traces."""
+    chosen = torch.tensor(traces, dtype=torch.int64)
+    return labels.take(
+        {n: torch.isin(index[0], chosen.to(index.device)) for n, index in labels.index.items()}
+    )

@@ -1,0 +1,87 @@
+"""Degrees that are read off a column of measurements or words: thresholds, ramps, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from fotltn.errors import DataError
+from fotltn.grounding.cells import Bools, Floats, numbers
+
+_DIGITS = 12  # of degrees, so that halfway between 0.1 and 0.4 is one half
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A fixed entity as an argument, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How a cell of a column makes a predicate true; exactly one way is given.
+
+    Args:
+        column: the column.
+        at_least: numbers from here on are true, others false.
+        at_most: numbers up to here are true, others false.
+        zero: numbers here have the degree 0, and
+        one: numbers here have the degree 1; in between it rises evenly, or falls if `one` is the
+            smaller number. Beyond the two it stays as it is.
+        among: these words are true, others false.
+        arguments: the columns of the arguments, or fixed entities. Without it, the entity of the
+            row is the only argument.
+
+    Raises:
+        DataError: no way is given, or several.
+    """
+
+    column: str
+    at_least: float | None = None
+    at_most: float | None = None
+    zero: float | None = None
+    one: float | None = None
+    among: Sequence[str] | None = None
+    arguments: Sequence[str | Entity] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a measure that is none, or several in one."""
+        ramp = self.zero is not None and self.one is not None
+        ways = [self.at_least is not None, self.at_most is not None, ramp, self.among is not None]
+        if sum(ways) != 1 or (not ramp and (self.zero is not None or self.one is not None)):
+            raise DataError(
+                f"the column '{self.column}' is measured in one way: at_least, at_most, zero and "
+                "one, or among"
+            )
+        limits = [self.at_least, self.at_most, self.zero, self.one]
+        if not all(np.isfinite(limit) for limit in limits if limit is not None):
+            raise DataError(f"the limits of the column '{self.column}' must be finite numbers")
+        if ramp and self.zero == self.one:
+            raise DataError(
+                f"the degrees of the column '{self.column}' rise from 'zero' to 'one', which "
+                f"are both {self.zero:g}; for a step, say at_least = {self.zero:g}"
+            )
+
+    def degrees(self, cells: pa.ChunkedArray) -> tuple[Floats, Bools]:
+        """The degree of each cell, none of which is empty; and which cells are no numbers."""
+        if self.among is not None:
+            words = set(self.among)
+            found = np.array([cell in words for cell in cells.to_pylist()], dtype=np.float64)
+            return found, np.zeros(len(found), dtype=bool)
+        values = numbers(cells)
+        wrong = ~np.isfinite(values)
+        if self.at_least is not None:
+            found = (values >= self.at_least).astype(np.float64)
+        elif self.at_most is not None:
+            found = (values <= self.at_most).astype(np.float64)
+        else:
+            assert self.zero is not None
+            assert self.one is not None
+            safe = np.where(wrong, self.zero, values)
+            rising = np.clip((safe - self.zero) / (self.one - self.zero), 0.0, 1.0)
+            found = np.round(rising, _DIGITS).astype(np.float64)
+        return found, wrong

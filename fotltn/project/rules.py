@@ -1,0 +1,165 @@
+"""The rules of a project, or of a theory with facts, counted on data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
+from fotltn.grounding.dense import interpretation, present
+from fotltn.grounding.facts import Facts, read_facts
+from fotltn.grounding.frames import Source
+from fotltn.learn.rules import Rule, rules
+from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
+from fotltn.logic.signature import Signature
+from fotltn.project.build import build
+from fotltn.project.config import read_config
+from fotltn.project.model import model_of
+from fotltn.semantics.config import CRISP, Semantics
+from fotltn.semantics.interpretation import Interpretation
+from fotltn.syntax.load import load_theory
+from fotltn.syntax.parse import parse_formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What rules are counted on.
+
+    Args:
+        theory: the rules.
+        facts: names of traces and entities.
+        tables: what is stated of all predicates; what is not stated is false.
+        present: for sorts whose entities come and go, where they are present, with axes (trace,
+            entity, time).
+        parts: the traces for "train", "validation" and "test", if the project says which.
+        warnings: what was odd.
+    """
+
+    theory: CheckedTheory
+    facts: Facts
+    tables: Interpretation
+    present: Mapping[str, Tensor]
+    parts: Mapping[str, tuple[int, ...]]
+    warnings: tuple[Diagnostic, ...]
+
+    def rules(
+        self,
+        formulas: Sequence[str] = (),
+        *,
+        part: str | None = None,
+        semantics: Semantics = CRISP,
+        threshold: float = 0.5,
+        resamples: int = 2000,
+        seed: int = 0,
+    ) -> Iterator[Rule]:
+        """Count the axioms, or formulas in their place, one after the other.
+
+        Args:
+            formulas: closed ones over the symbols of the theory.
+            part: of the traces, by name; None for all.
+            semantics: as of `fotltn.learn.rules.rules`, like the other arguments.
+            threshold: the degree from which on a fact is true.
+            resamples: how often traces are drawn anew, for the intervals.
+            seed: of these draws.
+
+        Raises:
+            FotError: a formula is wrong, or there is no such part.
+        """
+        signature = self.theory.signature
+        axioms = [_rule(text, signature) for text in formulas] or list(self.theory.axioms)
+        traces = self._traces(part)
+        return (
+            rules(
+                [axiom], signature, self.tables, present=self.present, traces=traces,
+                semantics=semantics, threshold=threshold, resamples=resamples, seed=seed,
+            )[0]
+            for axiom in axioms
+        )  # fmt: skip
+
+    def _traces(self, part: str | None) -> tuple[int, ...] | None:
+        if part is None:
+            return None
+        if part not in self.parts:
+            hint = did_you_mean(part, self.parts) or f"there are {listing(self.parts)}"
+            if not self.parts:
+                hint = "the project has no [data.split]"
+            raise DataError(f"there is no part '{part}' of the traces; {hint}")
+        if not self.parts[part]:
+            raise DataError(f"no trace is for '{part}'")
+        return self.parts[part]
+
+
+def of_project(project: Path, *, data: Path | None = None, theory: Path | None = None) -> Evidence:
+    """The rules of a project on its facts, those kept for testing included.
+
+    Args:
+        project: its folder, or its file.
+        data: a folder with its tables, in place of its own.
+        theory: a file with rules, in place of its own.
+
+    Raises:
+        FotError: something of the project is wrong.
+    """
+    config = replace(read_config(project, data=data), dtype="float64")
+    if theory is not None:
+        config = replace(config, theory=str(theory.absolute()))
+    built = build(config)
+    world = built.world
+    warnings = (*world.theory.warnings, *world.facts.warnings)
+    tables = model_of(built).truth
+    return Evidence(world.theory, world.facts, tables, _present(world.facts), world.parts, warnings)
+
+
+def of_facts(
+    theory: Path,
+    facts: Iterable[Source],
+    *,
+    horizon: int | None = None,
+    presence: Sequence[str] = (),
+) -> Evidence:
+    """The rules of a theory on tables of facts.
+
+    Args:
+        theory: its file.
+        facts: the tables.
+        horizon: the number of time points of every trace.
+        presence: predicates of one entity that say where it is present.
+
+    Raises:
+        FotError: a file is missing or wrong, or a predicate is none that says so.
+    """
+    checked = check(load_theory(theory))
+    sorts = [(_sort(name, checked.signature), name) for name in presence]
+    found = read_facts(facts, checked.signature, horizon=horizon)
+    names = {sort: tuple(n for own, n in sorts if own == sort) for sort, _ in sorts}
+    found = replace(found, present=names)
+    tables = interpretation(found, checked.signature, sparse=True)
+    warnings = (*checked.warnings, *found.warnings)
+    return Evidence(checked, found, tables, _present(found), {}, warnings)
+
+
+def _sort(name: str, signature: Signature) -> str:
+    decl = signature.predicates.get(name)
+    if decl is None:
+        known = signature.predicates
+        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
+        raise DataError(f"unknown predicate '{name}' for presence; {hint}")
+    if len(decl.sorts) != 1:
+        raise DataError(f"presence takes a predicate of one entity, not '{name}'")
+    return decl.sorts[0]
+
+
+def _present(facts: Facts) -> dict[str, Tensor]:
+    return {sort: present(facts, sort) for sort in {*facts.local, *facts.present}}
+
+
+def _rule(text: str, signature: Signature) -> CheckedAxiom:
+    source = parse_formula(text, source="--formula")
+    found = check_formula(source, signature)
+    if found.free:
+        names = listing([axis.name for axis in found.free])
+        raise DataError(f"a rule has no free variables, but '{text}' has {names}; bind them")
+    return CheckedAxiom(text, found.formula, 1.0, source)

@@ -1,0 +1,175 @@
+"""`fotltn rules`: rules counted on facts alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+JAAD = Path(__file__).resolve().parents[2] / "examples" / "jaad"
+THEORY = """\
+sort agent
+predicate Near(agent), Stop(agent), Here(agent)
+axiom Obey: forall x. G(Near(x) -> WX Stop(x))
+axiom Calm: forall x. G !Near(x)
+"""
+FACTS = """\
+predicate,arg1,time,trace,truth
+Near,a,0,one,1
+Stop,a,1,one,1
+Near,a,2,one,1
+Stop,a,3,one,0
+Near,b,1,two,0.6
+Stop,b,2,two,1
+Here,a,0,one,1
+Here,a,1,one,1
+Here,b,1,two,1
+"""
+
+
+@pytest.fixture
+def facts(tmp_path, monkeypatch):
+    (tmp_path / "t.fot").write_text(THEORY, "utf-8")
+    (tmp_path / "f.csv").write_text(FACTS, "utf-8")
+    (tmp_path / "empty.fot").write_text("sort agent\npredicate Near(agent)\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+def of_facts(call, *options):
+    status, out, err = call("rules", "t.fot", "--facts", "f.csv", *options, "--json")
+    assert status == 0, out
+    assert err == ""
+    found = json.loads(out)
+    return found, {rule["rule"]: rule for rule in found["rules"]}
+
+
+@pytest.mark.usefixtures("facts")
+def test_a_theory_and_facts(call):
+    found, rules = of_facts(call)
+    assert (found["ok"], found["semantics"], found["traces"]) == (True, "crisp", 2)
+    obey, calm = rules["Obey"], rules["Calm"]
+    assert (obey["support"], obey["traces"], obey["cut"]) == (3, 2, 0)
+    assert obey["confidence"]["value"] == pytest.approx(2 / 3)
+    cells = 2 * (4 + 3)  # of two entities, in a trace of four points and one of three
+    assert obey["base_rate"]["value"] == pytest.approx((2 + 4) / cells)  # two stops, four ends
+    assert obey["lift"]["value"] == pytest.approx((2 / 3) / (6 / cells))
+    assert (calm["implication"], calm["support"]) == (False, cells)
+    assert calm["confidence"]["value"] == pytest.approx((cells - 3) / cells)
+    assert calm["lift"]["value"] is None
+
+
+@pytest.mark.usefixtures("facts")
+def test_options_change_what_is_counted(call):
+    assert of_facts(call, "--threshold", "0.7")[1]["Obey"]["support"] == 2
+    assert of_facts(call, "--semantics", "godel")[1]["Obey"]["support"] == pytest.approx(2.6)
+    here = of_facts(call, "--presence", "Here")[1]
+    assert (here["Obey"]["support"], here["Calm"]["support"]) == (2, 3)
+    assert of_facts(call, "--horizon", "9")[1]["Calm"]["support"] == 36
+    assert of_facts(call, "--resamples", "0")[1]["Obey"]["confidence"]["low"] is None
+    text = "forall x. G(Stop(x) -> Y Near(x))"
+    _, rules = of_facts(call, "--formula", text)
+    assert list(rules) == [text]
+    assert rules[text]["confidence"]["value"] == 1.0
+
+
+@pytest.mark.usefixtures("facts")
+def test_seeds_fix_the_intervals(call):
+    one, same, other = (of_facts(call, "--seed", seed)[1] for seed in (1, 1, 2))
+    assert one == same
+    assert one["Obey"]["support"] == other["Obey"]["support"]
+
+
+@pytest.mark.usefixtures("facts")
+def test_what_people_read(call):
+    status, out, err = call("rules", "t.fot", "--facts", "f.csv")
+    assert status == 0
+    assert "warning: the predicate 'Here' is declared but not used" in err
+    heads, _, obey, calm, *_ = out.splitlines()
+    assert heads.split()[:3] == ["rule", "traces", "support"]
+    assert obey.split()[:4] == ["Obey", "2", "3", "0.667"]
+    assert calm.split()[:3] == ["Calm", "2", "14"]
+    assert "95% intervals" in out
+    assert "A rule without an antecedent" in out
+
+
+BAD = {
+    "t.fot": "'t.fot' is a theory, which needs facts: --facts FILE",
+    "t.fot --facts f.csv --data .": "--data and --theory go with a project; a theory takes --facts",
+    "t.fot --facts f.csv --part test": "there is no part 'test' of the traces; the project has no "
+    "[data.split]",
+    "t.fot --facts f.csv --presence Her": "unknown predicate 'Her' for presence; did you mean "
+    "'Here'?",
+    "t.fot --facts f.csv --threshold 0": "a threshold lies above 0 and at most at 1, not at 0.0",
+    "t.fot --facts f.csv --resamples 2000000": "the resamples are a whole number up to 1,000,000, "
+    "not 2000000",
+    "t.fot --facts f.csv --formula Near(x)": "a rule has no free variables, but 'Near(x)' has 'x'; "
+    "bind them",
+    "t.fot --facts f.csv --semantics crips": "unknown semantics 'crips'; did you mean 'crisp'?",
+    "empty.fot --facts f.csv": None,
+    "nowhere": "there is no project at 'nowhere': no file 'project.toml'; `fotltn new FOLDER` "
+    "makes one",
+}
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("options", BAD)
+def test_what_is_wrong_is_said(call, options):
+    status, out, err = call("rules", *options.split(), "--json")
+    assert (status, err) == (1, "")
+    message = json.loads(out)["diagnostics"][0]["message"]
+    assert message == BAD[options] or BAD[options] is None
+
+
+@pytest.mark.usefixtures("facts")
+def test_a_theory_without_rules(call, tmp_path):
+    (tmp_path / "near.csv").write_text("predicate,arg1,time\nNear,a,0\n", "utf-8")
+    status, _, err = call("rules", "empty.fot", "--facts", "near.csv")
+    assert (status, err) == (
+        1, "error: the theory of 'empty.fot' has no axioms to count; give a --formula\n"
+    )  # fmt: skip
+
+
+# --- projects -------------------------------------------------------------------------------------
+
+
+def test_a_project(call):
+    status, out, err = call("rules", JAAD, "--part", "test", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["part"], found["traces"], found["warnings"]) == ("test", 12, [])
+    assert {"A1", "B3", "P1"} <= {rule["rule"] for rule in found["rules"]}
+
+
+def test_a_project_with_other_tables_and_other_rules(call, tmp_path):
+    for file in (JAAD / "data").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    options = ("--data", tmp_path, "--theory", JAAD / "audit.fot", "--resamples", "0", "--json")
+    status, out, _ = call("rules", JAAD, *options)
+    assert status == 0
+    assert "C40" in {rule["rule"] for rule in json.loads(out)["rules"]}
+    (tmp_path / "videos.csv").unlink()
+    status, out, _ = call("rules", JAAD, *options)
+    assert status == 1
+    assert "videos.csv: no such file" in json.loads(out)["diagnostics"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--facts", "f.csv"], "--facts, --presence and --horizon go with a theory file"),
+        (["--data", "nowhere"], "there is no folder 'nowhere' with tables of data"),
+        (["--part", "tset"], "there is no part 'tset' of the traces; did you mean 'test'?"),
+        (["--theory", "no.fot"], "no.fot"),
+    ],
+)
+def test_what_is_wrong_with_a_project(call, options, message):
+    status, _, err = call("rules", JAAD, *options)
+    assert status == 1
+    assert message in err
+
+
+def test_other_commands_take_another_folder(call, tmp_path):
+    for command in ("train", "audit"):
+        status, _, err = call(command, JAAD, "--data", tmp_path / "none")
+        assert (status, "there is no folder" in err) == (1, True)
+    status, _, err = call("audit", tmp_path, "--data", tmp_path)
+    assert (status, "is a model, which has its data" in err) == (1, True)
