@@ -23,6 +23,7 @@ from fotltn.errors import DataError, Diagnostic, did_you_mean
 
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
+_OF_REPRODUCTION = ("records.parquet", "runs.jsonl", "limit.jsonl")
 _ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
 _MEAN = 1e-3  # how far a rounded mean may lie from the mean of rounded numbers
 _FINDINGS = 10  # bad records that one error names
@@ -141,6 +142,26 @@ def read(*paths: Path | str) -> tuple[Record, ...]:
     return tuple(found.values())
 
 
+def is_record_file(path: Path) -> bool:
+    """Whether a name is that of a record file."""
+    return path.name.lower().endswith((*_JSON, *_PARQUET))
+
+
+def find_records(folder: Path) -> tuple[Path, ...]:
+    """The record files of a folder, in the order in which they count.
+
+    A folder of `fotltn reproduce` has all runs in one file, and those that came in since in others.
+    In another folder every file of the right name is one.
+    """
+    if not folder.is_dir():
+        return ()
+    known = [folder / name for name in _OF_REPRODUCTION]
+    if any(path.is_file() for path in known):
+        return tuple(path for path in known if path.is_file())
+    found = (path for path in folder.iterdir() if is_record_file(path) and path.is_file())
+    return tuple(sorted(found, key=lambda path: path.name))
+
+
 def write(records: Iterable[Record], path: Path | str) -> Path:
     """Write records as JSON Lines or Parquet, as the name says, and give the path.
 
@@ -202,7 +223,7 @@ def _rows(path: Path, wrong: list[Diagnostic]) -> Iterator[tuple[str, Mapping[st
 
 
 def _kind(path: Path) -> None:
-    if not path.name.lower().endswith((*_JSON, *_PARQUET)):
+    if not is_record_file(path):
         kinds = ", ".join((*_JSON, *_PARQUET))
         raise DataError(f"a record file is named with one of {kinds}, not '{path.name}'")
 

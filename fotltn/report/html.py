@@ -1,0 +1,180 @@
+"""Pages that are one file: made from a template, with style and figures in it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fotltn.errors import DataError, Diagnostic
+from fotltn.report.svg import inline_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGES = Path(__file__).parent / "pages"
+
+#: Every page of ours has this near its beginning.
+MARK = '<meta name="generator" content="fotltn'
+_HEAD = 4096  # bytes within which the mark is
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure on a page, as SVG, with what stands below it."""
+
+    svg: str
+    caption: str
+
+
+def picture(figure: Figure, name: str, label: str, caption: str) -> Picture:
+    """A figure for a page, which `inline_svg` makes, with what stands below it."""
+    return Picture(inline_svg(figure, name=name, label=label), caption)
+
+
+def check_packages() -> None:
+    """Refuse to begin without what pages are made with.
+
+    Raises:
+        DataError: jinja2 or matplotlib is missing.
+    """
+    for name in ("jinja2", "matplotlib"):
+        if find_spec(name) is None:
+            raise DataError(f"reports need {name}: pip install 'fotltn[report]'")
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """A page from a template in `pages/`; what is put into it is escaped.
+
+    Raises:
+        DataError: a package is missing.
+    """
+    check_packages()
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "share": share, "count": count}
+    style = (PAGES / "style.css").read_text("utf-8")
+    return environment.get_template(template).render(style=style, **values)
+
+
+def write_page(text: str, path: Path | str, *, force: bool = False) -> Path:
+    """Write a page whole or not at all, and give its path.
+
+    Args:
+        text: the page.
+        path: where to; a page that was written before is replaced.
+        force: replace another file, too.
+
+    Raises:
+        DataError: there is something else in that place, or it cannot be written.
+    """
+    check_place(path, force=force)
+    target = Path(os.path.realpath(path))  # a link is followed
+    draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("xb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused(path, error) from None
+    return Path(path)
+
+
+def check_place(path: Path | str, *, force: bool = False) -> None:
+    """Refuse a place where a page would replace what is no page of ours.
+
+    Args:
+        path: the place.
+        force: replace another file, too.
+
+    Raises:
+        DataError: there is a folder, or a file that is not ours, or nothing can be written there.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if not os.path.lexists(target):
+            _check_folder(path, next(p for p in target.parents if os.path.lexists(p)))
+            return
+        if target.is_dir():
+            hint = f"name a file, such as {Path(path) / 'report.html'}"
+            raise DataError(Diagnostic(f"cannot write {path}: it is a folder", hint=hint))
+        if not stat.S_ISREG(target.stat().st_mode):
+            raise DataError(f"cannot write {path}: it is not a plain file")
+        if force:
+            return
+        with target.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise _refused(path, error) from None
+    if head and MARK.encode() not in head:
+        hint = "--force replaces it, or give another name with -o"
+        raise DataError(Diagnostic(f"{path} is there, and is no report of fotltn", hint=hint))
+
+
+def _check_folder(path: Path | str, folder: Path) -> None:
+    """Refuse a place of which it is clear that nothing can be written there."""
+    if not folder.is_dir():
+        raise DataError(f"cannot write {path}: '{folder.name}' is a file, not a folder")
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"cannot write {path}: the folder '{folder.name}' cannot be written to")
+
+
+def _refused(path: Path | str, error: OSError) -> DataError:
+    return DataError(f"cannot write {path}: {error.strerror or error}")
+
+
+# --- numbers on pages -------------------------------------------------------------------------
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as commands print it; a dash where there is none.
+
+    >>> number(0.95149), number(float("nan")), number(None)
+    ('0.951', '–', '–')
+    """
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """A share in percent, with more digits where it is small, and never 0 where it is not.
+
+    >>> share(0.5), share(0.0213), share(0.00006), share(0.0), share(1e-9)
+    ('50 %', '2.1 %', '0.006 %', '0 %', '< 0.001 %')
+    """
+    if value is None or value != value:
+        return "–"
+    if value == 0:
+        return "0 %"
+    if value < 0.00001:
+        return "< 0.001 %"
+    digits = 0 if value >= 0.0995 else 1 if value >= 0.00995 else 2 if value >= 0.001 else 3
+    return f"{100 * value:.{digits}f} %"
+
+
+def count(value: int | None) -> str:
+    """A number of things.
+
+    >>> count(16000)
+    '16,000'
+    """
+    return "–" if value is None else f"{value:,}"

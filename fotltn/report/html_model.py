@@ -1,0 +1,226 @@
+"""What the report of a model says, as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from fotltn.learn.audit_data import Audit, AxiomAudit, Finding
+from fotltn.learn.fit import Epoch
+from fotltn.learn.metrics import Curve, Report, pr_auc, pr_curve
+from fotltn.learn.violations import Violations
+from fotltn.project.model import Model
+from fotltn.project.provenance import fingerprint, versions
+from fotltn.project.settings import settings, show_config
+from fotltn.report.cells import Band, Worst, band, worst
+from fotltn.syntax.formula import Formula
+from fotltn.syntax.show import show_theory
+from fotltn.syntax.theory import Theory
+from fotltn.why import Subject, rule_of, truth_over_time
+
+if TYPE_CHECKING:
+    from fotltn.learn.metrics import Scores
+
+#: The most cells of an axiom that are looked at one by one.
+MAX_CELLS = 2**27
+_ROWS = 12  # bindings of a heat map
+
+#: Is told how many steps are done, of how many.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AxiomContent:
+    """One axiom: its audit, its truth over time, and its worst bindings.
+
+    Args:
+        audit: its values, and what they rest on.
+        formula: as it is written.
+        findings: the warnings about it.
+        cells: how many bindings and times it has, also those that do not count.
+        band: its values over time; None if there are too many cells to look at each.
+        rows: its worst bindings against time; None likewise.
+        worst: the worst bindings and times.
+    """
+
+    audit: AxiomAudit
+    formula: Formula
+    findings: tuple[Finding, ...]
+    cells: int
+    band: Band | None
+    rows: Worst | None
+    worst: Violations
+
+    def as_dict(self) -> dict[str, object]:
+        """The axiom for machines."""
+        return {
+            **self.audit.as_dict(),
+            "warnings": [f.as_dict() for f in self.findings],
+            "over_time": None if self.band is None else self.band.as_dict(),
+            "bindings": None if self.rows is None else self.rows.as_dict(),
+            "worst": self.worst.as_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelContent:
+    """Everything that the report of a model says.
+
+    Args:
+        name: what it is a report of.
+        threshold: the degree from which on a fact is true.
+        metrics: how good predictions of test facts are; None if there are none.
+        scores: the truth and degree of each of these facts.
+        audit: of the axioms; None if there are none.
+        axioms: each of them.
+        history: the epochs.
+        reason: why training ended.
+        best_epoch: the epoch that was kept.
+        flips: the rate of flipped labels, if it was learned.
+        theory: as it was written.
+        size: how large everything is.
+        seeds: what was drawn from.
+        settings: of the project, and the same as text.
+        text: the settings as a project's file.
+        fingerprint: of the data.
+        trained: the versions that trained it.
+        written: the versions that write the report.
+        traces: the names of the traces.
+    """
+
+    name: str
+    threshold: float
+    metrics: Report | None
+    scores: Scores
+    audit: Audit | None
+    axioms: tuple[AxiomContent, ...]
+    history: tuple[Epoch, ...]
+    reason: str
+    best_epoch: int
+    flips: float | None
+    theory: Theory
+    size: Mapping[str, int]
+    seeds: Mapping[str, int]
+    settings: Mapping[str, Any]
+    text: str
+    fingerprint: str
+    trained: Mapping[str, str]
+    written: Mapping[str, str]
+    traces: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """What there is, in a few words."""
+        many = len(self.axioms)
+        return f"{many} axiom{'s' * (many != 1)}, {self.size['test facts']:,} test facts"
+
+    def curves(self) -> dict[str, Curve]:
+        """Precision and recall, of the predicates that have both true and false test facts."""
+        return {n: pr_curve(*pair) for n, pair in self.scores.items() if pr_auc(*pair).defined}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content for machines."""
+        return {
+            "model": self.name,
+            "threshold": self.threshold,
+            "metrics": None if self.metrics is None else self.metrics.as_dict(),
+            "curves": {n: c.as_dict() for n, c in self.curves().items()},
+            "knowledge_base": (None if self.audit is None else self.audit.knowledge_base.as_dict()),
+            "axioms": [a.as_dict() for a in self.axioms],
+            "training": {
+                "reason": self.reason,
+                "best_epoch": self.best_epoch,
+                "flips": self.flips,
+                "history": [asdict(e) for e in self.history],
+            },
+            "theory": show_theory(self.theory),
+            "size": dict(self.size),
+            "seeds": dict(self.seeds),
+            "settings": dict(self.settings),
+            "fingerprint": self.fingerprint,
+            "versions": {"trained": dict(self.trained), "written": dict(self.written)},
+        }
+
+
+def model_content(
+    model: Model,
+    name: str,
+    *,
+    threshold: float = 0.5,
+    top: int = 10,
+    on_step: Progress | None = None,
+) -> ModelContent:
+    """Gather what the report of a model says.
+
+    Args:
+        model: the model.
+        name: what to call it.
+        threshold: the degree from which on a fact is true in two-valued logic.
+        top: how many of the worst bindings to give for each axiom.
+        on_step: is told how far it is.
+    """
+    total = len(model.theory.axioms)
+    audit = model.audit(threshold=threshold) if model.theory.axioms else None
+    subject = Subject(
+        model.theory.signature, model.tables, model.semantics, model.facts.name,
+        traces=model.facts.traces, dtype=model.dtype, threshold=threshold,
+    )  # fmt: skip
+    axioms = []
+    for i, axiom in enumerate(model.theory.axioms):
+        if on_step is not None:
+            on_step(i, total)
+        assert audit is not None
+        rule = rule_of(axiom)
+        cells = math.prod(
+            (model.tables.batch, model.tables.horizon, *map(model.tables.size, rule.axes))
+        )
+        heat = truth_over_time(rule, subject) if cells <= MAX_CELLS else None
+        axioms.append(
+            AxiomContent(
+                audit.axiom(axiom.name),
+                axiom.source,
+                tuple(f for f in audit.warnings if f.axiom == axiom.name),
+                cells,
+                None if heat is None else band(heat),
+                None if heat is None else worst(heat, _ROWS),
+                model.violations(axiom.name, top=top),
+            )
+        )
+    return ModelContent(
+        name=name,
+        threshold=threshold,
+        metrics=model.metrics(threshold=threshold),
+        scores=model.scores(),
+        audit=audit,
+        axioms=tuple(axioms),
+        history=model.history,
+        reason=model.reason,
+        best_epoch=model.best_epoch,
+        flips=model.flips,
+        theory=model.world.source,
+        size=_size(model),
+        seeds={"data": model.config.data.seed, "training": model.config.training.seed},
+        settings=settings(model.config),
+        text=show_config(model.config),
+        fingerprint=fingerprint(model.world),
+        trained=dict(model.versions),
+        written=versions(),
+        traces=model.facts.traces,
+    )
+
+
+def _size(model: Model) -> dict[str, int]:
+    world = model.world
+    return {
+        "traces": len(world.facts.traces),
+        "longest trace": max(world.facts.lengths),
+        **{
+            f"entities of {sort}" + ", at most, in a trace" * (sort in world.facts.local): n
+            for sort, n in world.facts.sizes().items()
+        },
+        "training facts": world.labels.total,
+        "test facts": 0 if world.test is None else world.test.total,
+        "parameters": sum(p.numel() for p in model.grounding.parameters()),
+    }

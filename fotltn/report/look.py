@@ -1,0 +1,132 @@
+"""The look of figures: one set of colours, sizes and lines, without any global state.
+
+matplotlib is loaded when the first figure is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fotltn.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+# Colours of Okabe and Ito, which differ for all kinds of colour vision.
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+PINK, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+BLACK, GREY, GRID, WHITE = "#000000", "#595959", "#e4e4e4", "#ffffff"
+
+#: The colours of lines that have no colour of their own, and their markers, which differ in print.
+SERIES = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY)
+MARKERS = ("o", "s", "^", "v", "P", "X")
+
+#: How a line across a plot is drawn that says what a number means.
+DOTTED: Mapping[str, Any] = {"linestyle": (0, (1, 1.5)), "lw": 1}
+
+_LOOK: Mapping[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8.5,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "text.parse_math": False,  # names may have dollar signs
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fotltn",
+}
+
+
+def look() -> Any:
+    """A context in which what is drawn has this look.
+
+    Raises:
+        DataError: matplotlib is missing.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise DataError("plots need matplotlib: pip install matplotlib") from None
+    chosen: Any = dict(_LOOK)
+    return matplotlib.rc_context(chosen)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches that no window shows."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+@contextmanager
+def drawing(ax: Axes | None, width: float = 5.2, height: float = 3.2) -> Iterator[Axes]:
+    """The axes to draw on: those given, as they look, or new ones with our look."""
+    if ax is not None:
+        yield ax
+        return
+    with look():
+        yield new_figure(width, height).add_subplot()
+
+
+def line_across(ax: Axes, value: float, text: str) -> None:
+    """A dotted line across, with its name at the right."""
+    ax.axhline(value, color=GREY, **DOTTED)
+    ax.annotate(
+        text,
+        (1, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2.5),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        color=GREY,
+        fontsize=8,
+        bbox={"facecolor": WHITE, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
+    )
+
+
+def whole_ticks(ax: Axes, numbers: Sequence[int]) -> None:
+    """Ticks below at whole numbers only, which times and epochs are."""
+    from matplotlib.ticker import MaxNLocator
+
+    if len(numbers) == 1:
+        ax.set_xticks(list(numbers))
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def error_colours() -> Colormap:
+    """From a full colour at 0 to nothing at 1, on any background; grey where there is no value."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+    colour = to_rgb(ORANGE)
+    found = LinearSegmentedColormap.from_list("error", [(*colour, 1.0), (*colour, 0.0)])
+    return found.with_extremes(bad=(0.5, 0.5, 0.5, 0.22))
+
+
+def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
+    """Write a figure as PNG and as SVG under one name, and give both paths.
+
+    The files are the same for the same figure. Text in the SVG stays text.
+    """
+    stem = Path(path)
+    png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        with look():
+            figure.savefig(png, dpi=200, metadata={"Software": None})
+            figure.savefig(svg, metadata={"Date": None, "Creator": None})
+    except OSError as error:
+        raise DataError(f"cannot write {stem}: {error.strerror or error}") from None
+    return png, svg

@@ -1,0 +1,94 @@
+"""Formulas as HTML: italic variables, bold operators, signs for connectives.
+
+It is plain text in spans, without scripts or fonts of its own, and breaks into lines where a page
+is narrow. Screen readers get the ASCII spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from fotltn.syntax import formula as f
+from fotltn.syntax.operators import STRICT_MARK, Temporal
+from fotltn.syntax.show import show
+from fotltn.tree import postorder
+
+_SIGNS = {
+    "!": "¬", "&": "∧", "|": "∨", "->": "→", "<->": "↔", "!=": "≠", "<=": "≤", ">=": "≥",
+    "true": "⊤", "false": "⊥",
+}  # fmt: skip
+_QUANTIFIERS = {"forall": "∀", "exists": "∃"}
+_WORDS = ("in", "where", "first", "last")
+_OPERATORS = {spelling: op.ascii for op in Temporal for spelling in (op.ascii, op.value.unicode)}
+_TOKEN = re.compile(
+    r"""(?P<entity>"(?:[^"\\]|\\.)*")
+    | (?P<bound>\[[^\]]*\])
+    | (?P<sign><->|->|<=|>=|!=|[!&|])
+    | (?P<number>\d[\w.]*)
+    | (?P<name>\w+)
+    | (?P<rest>\s+|.)""",
+    re.VERBOSE,
+)
+
+
+def typeset(formula: f.Syntax) -> str:
+    """A formula as HTML that is safe to put into a page.
+
+    >>> from fotltn import parse_formula
+    >>> print(typeset(parse_formula("G p(x)")))  # doctest: +NORMALIZE_WHITESPACE
+    <span class="formula" role="math" aria-label="G p(x)"><b>G</b> <span
+    class="name">p</span>(<i>x</i>)</span>
+    """
+    text = show(formula)
+    inner = "".join(_pieces(text, _variables(formula)))
+    return f'<span class="formula" role="math" aria-label="{escape(text)}">{inner}</span>'
+
+
+def _variables(formula: f.Syntax) -> set[str]:
+    """The names that quantifiers bind."""
+    found: list[f.Binder | f.Paired] = []
+    for node in postorder(formula):
+        if isinstance(node, f.Forall | f.Exists):
+            found += node.binders
+    return {b.name for one in found for b in (one.binders if isinstance(one, f.Paired) else (one,))}
+
+
+def _pieces(text: str, variables: set[str]) -> list[str]:
+    found = []
+    gap = True  # whether a blank that comes now is kept
+    for token in _TOKEN.finditer(text):
+        kind, piece = str(token.lastgroup), token[0]
+        if kind == "rest" and piece.isspace():
+            if gap:
+                found.append(" ")
+            gap = True
+            continue
+        if kind == "rest" and piece == "+":
+            found.append(f"<sup>{STRICT_MARK['ascii']}</sup>")
+            continue
+        found.append(_piece(kind, piece, text[token.end() : token.end() + 1], variables))
+        gap = piece not in _QUANTIFIERS
+    return found
+
+
+def _piece(kind: str, piece: str, after: str, variables: set[str]) -> str:
+    """One token; a name before a parenthesis is no variable."""
+    if kind == "bound":
+        inner = piece[1:-1].replace("<=", "≤").replace(">=", "≥")
+        return f"<sub>{escape(inner)}</sub>"
+    if kind == "entity":
+        return f'<span class="entity">{escape(piece[1:-1])}</span>'
+    if kind == "sign" or piece in ("true", "false"):
+        return _SIGNS[piece]
+    if piece in _QUANTIFIERS:
+        return _QUANTIFIERS[piece]
+    if piece in _WORDS:
+        return f'<span class="word">{piece}</span>'
+    if piece in _OPERATORS:
+        return f"<b>{_OPERATORS[piece]}</b>"
+    if kind == "name":
+        if after != "(" and (piece in variables or len(piece) == 1):
+            return f"<i>{escape(piece)}</i>"
+        return f'<span class="name">{escape(piece)}</span>'
+    return escape(piece)

@@ -1,0 +1,132 @@
+"""`fotltn report`: pages of models and sweeps, the same as data, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fotltn.cli.main import main
+from fotltn.report.records import record, write
+from tests.project.common import project
+from tests.report.common import values
+from tests.report.pages import checked
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A folder with a trained project, `runs`."""
+    folder: Path = tmp_path_factory.mktemp("home")
+    project(folder / "runs")
+    before, sys.argv = sys.argv, ["fotltn", "train", str(folder / "runs")]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    finally:
+        sys.argv = before
+    assert not stopped.value.code
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _inside(home, monkeypatch):
+    monkeypatch.chdir(home)
+
+
+def test_a_page_with_the_numbers_of_evaluate(call):
+    status, out, err = call("report", "runs", "-o", "new/page.html", "--threshold", "0.4")
+    assert (status, err) == (0, "")
+    assert out.startswith("new/page.html: 4 axioms, ")
+    page = checked(Path("new/page.html").read_text("utf-8"))
+    assert page.all("h1")[0].text == "Report of runs"
+    found = json.loads(call("evaluate", "runs", "--threshold", "0.4", "--json").out)
+    shown = {row[0]: row for row in page.cells("Table: Metrics by predicate")}
+    for name, one in found["metrics"]["predicates"].items():
+        numbers = [one[m]["value"] for m in ("pr_auc", "chance", "roc_auc", "accuracy", "brier")]
+        assert shown[name][3:8] == ["–" if n is None else f"{n:.3f}" for n in numbers]
+    axioms = {row[0]: row for row in page.cells("Table: All axioms")}
+    for one in found["axioms"]["axioms"]:
+        row = axioms[one["axiom"]]
+        assert row[1] == f"{one['value']:.3f}"
+        assert row[5] == f"{one['on_model']['violations']:,} of {one['on_model']['cells']:,}"
+    assert found["axioms"]["knowledge_base"]["meaning"] in page.by_id("summary").text
+
+
+def test_the_content_as_data(call, home):
+    status, out, err = call("report", "runs/model", "--json", "--top", "2")
+    found = json.loads(out)
+    assert (status, err, found["ok"], found["file"]) == (0, "", True, None)
+    assert found["model"] == "runs/model"
+    assert not (home / "report.html").exists()
+    evaluated = json.loads(call("evaluate", "runs", "--json").out)
+    assert found["metrics"] == evaluated["metrics"]
+    assert found["knowledge_base"] == evaluated["axioms"]["knowledge_base"]
+    worst = json.loads(call("violations", "runs", "A1", "--top", "2", "--json").out)
+    own = found["axioms"][0]["worst"]["violations"]
+    assert [v["value"] for v in own] == [v["value"] for v in worst["violations"]]
+
+
+def test_records_and_the_usual_name(call, home):
+    folder = home / "sweep"
+    runs = [record(values(data="mine", repetition=i)) for i in range(2)]
+    write(runs, folder / "runs.jsonl")
+    assert call("report", "sweep/runs.jsonl").out.startswith("report.html: 2 runs, ")
+    first = Path("report.html").read_text("utf-8")
+    assert "Report of sweep/runs.jsonl" in first
+    both = call("report", "sweep", "--json", "-o", "report.html").out
+    assert json.loads(both)["runs"] == 2
+    assert json.loads(both)["file"] == "report.html"
+    assert "Report of sweep<" in Path("report.html").read_text("utf-8")
+    Path("report.html").unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "cannot read"),
+        (["nowhere.parquet"], "cannot read nowhere.parquet: No such file"),
+        (["empty.jsonl"], "there are no runs in empty.jsonl"),
+        (["runs", "-o", "."], "it is a folder"),
+        (["runs", "-o", "notes.txt"], "notes.txt is there, and is no report of fotltn"),
+        (["runs", "-o", "notes.txt/x.html"], "cannot write notes.txt/x.html"),
+        (["runs", "-o", "/dev/full", "--force"], "it is not a plain file"),
+        (["runs", "--threshold", "0"], "a threshold lies above 0"),
+        (["notes.txt"], "it is a file, not a folder"),
+    ],
+)
+def test_errors(call, home, arguments, message):
+    (home / "notes.txt").write_text("mine")
+    (home / "empty.jsonl").write_text("")
+    status, out, err = call("report", *arguments)
+    assert (status, out) == (1, "")
+    assert message in err
+    assert (home / "notes.txt").read_text() == "mine"
+    told = json.loads(call("report", *arguments, "--json", *_place(arguments)).out)
+    assert message in told["diagnostics"][0]["message"]
+
+
+def _place(arguments: list[str]) -> list[str]:
+    return [] if "-o" in arguments else ["-o", "never.html"]
+
+
+def test_a_file_of_others_is_replaced_if_that_is_asked_for(call, home):
+    (home / "own.html").write_text("<html>mine</html>")
+    assert call("report", "runs", "-o", "own.html").status == 1
+    assert call("report", "runs", "-o", "own.html", "--force").status == 0
+    checked((home / "own.html").read_text("utf-8"))
+
+
+def test_what_is_missing_is_named(home):
+    code = (
+        "import sys; sys.modules['jinja2'] = None; sys.argv = ['fotltn', 'report', 'runs']\n"
+        "from fotltn.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=home)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: reports need jinja2: pip install 'fotltn[report]'\n"

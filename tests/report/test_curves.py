@@ -1,0 +1,162 @@
+"""Plots of one model: what is drawn, on axes that are given or new, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import auc, average_precision_score  # type: ignore[import-untyped]
+
+import fotltn
+from fotltn import DataError
+from fotltn.learn.fit import Epoch
+from fotltn.learn.metrics import calibration
+from fotltn.report.cells import Band
+from fotltn.report.records import record
+from tests.report.common import grid, values
+
+matplotlib = pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure  # noqa: E402 after it is known to be there
+
+plots = fotltn.plots
+
+
+def epochs(count: int, *, watched: float = 0.0) -> tuple[Epoch, ...]:
+    return tuple(
+        Epoch(i, 1 / i, 0.6 / i, 0.4 / i, {"A": 0.9, "B": 1 - 1 / i, "C": 0.8, "D": 0.99},
+              1 / i + watched, i <= 4)
+        for i in range(1, count + 1)
+    )  # fmt: skip
+
+
+def named(ax) -> list[str]:
+    """The texts of the legend."""
+    legend = ax.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def lines(ax) -> dict[str, list[float]]:
+    return {str(line.get_label()): list(line.get_ydata()) for line in ax.get_lines()}
+
+
+def scores(seed: int = 0, count: int = 60) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    draw = np.random.default_rng(seed)
+    truth = draw.random((2, count)) < 0.3
+    return {n: (t, 0.3 * t + 0.7 * draw.random(count)) for n, t in zip("PQ", truth, strict=True)}
+
+
+def test_training_curves():
+    history = epochs(6)
+    ax = plots.training_curves(history)
+    found = lines(ax)
+    assert found["loss"] == [e.loss for e in history]
+    assert found["facts"] == [e.facts for e in history]
+    assert found["axioms"] == [e.axioms for e in history]
+    assert "kept: epoch 4" in found
+    assert "watched" not in found
+    assert "watched" in lines(plots.training_curves(epochs(6, watched=0.1)))
+
+
+def test_training_without_axioms_and_of_one_epoch():
+    history = [Epoch(1, 1.0, 1.0, None, {}, 1.0, True)]
+    ax = plots.training_curves(history)
+    assert set(lines(ax)) == {"loss", "facts"}
+    with pytest.raises(DataError, match="no values of axioms"):
+        plots.axiom_curves(history)
+    with pytest.raises(DataError, match="not trained"):
+        plots.training_curves([])
+
+
+def test_axiom_curves_name_the_lowest():
+    ax = plots.axiom_curves(epochs(20))
+    assert named(ax) == [
+        "other axioms", "C", "A", "B", "kept: epoch 4",
+    ]  # fmt: skip
+    chosen = plots.axiom_curves(epochs(20), axioms=["D"])
+    assert lines(chosen)["D"] == [0.99] * 20
+    with pytest.raises(DataError, match="there is no axiom 'E' to draw"):
+        plots.axiom_curves(epochs(2), axioms=["E"])
+
+
+def test_precision_and_recall():
+    given = scores()
+    ax = plots.precision_recall(given, "P")
+    area = average_precision_score(*given["P"])
+    assert ax.get_title() == f"P: PR-AUC {area:.3f}, chance {given['P'][0].mean():.3f}"
+    curve = ax.get_lines()[0]
+    recall, precision = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
+    steps = -np.diff(recall) @ precision[:-1]
+    assert steps == pytest.approx(area)
+    assert abs(steps - auc(recall, precision)) < 0.1
+    both = plots.precision_recall(given)
+    assert [text.split()[0] for text in named(both)] == ["P", "Q"]
+
+
+def test_what_has_no_curve():
+    with pytest.raises(DataError, match=r"'P' has no curve .* all 2 facts are true"):
+        plots.precision_recall({"P": ([1, 1], [0.2, 0.3])}, "P")
+    with pytest.raises(DataError, match="no predicate has both"):
+        plots.precision_recall({"P": ([1, 1], [0.2, 0.3])})
+    with pytest.raises(DataError, match=r"there is no predicate 'p' to draw; did you mean 'P'\?"):
+        plots.precision_recall(scores(), "p")
+
+
+def test_calibration():
+    truth, score = scores(count=200)["P"]
+    found = calibration(truth, score)
+    ax = plots.calibration(found, title="P")
+    full = [b for b in found.bins if b.count]
+    assert lines(ax)["share of true facts"] == [b.true for b in full]
+    assert [bar.get_height() for bar in ax.containers[0]] == [b.count / 200 for b in full]
+    assert [t.get_text() for t in ax.texts] == [str(b.count) for b in full]
+    with pytest.raises(DataError, match="no facts to draw"):
+        plots.calibration(calibration([], []))
+
+
+def test_a_band():
+    ax = plots.truth_over_time(Band((2, 3), (0.5, 0.75), (0.25, 0.5), (1.0, 1.0), (1, 0)))
+    assert lines(ax) == {"lowest": [0.25, 0.5], "mean": [0.5, 0.75]}
+    vertices = np.asarray(ax.collections[0].get_paths()[0].vertices)[:, 1]
+    assert (vertices.min(), vertices.max()) == (0.25, 1.0)
+    with pytest.raises(DataError, match="nothing to draw"):
+        plots.truth_over_time(Band((), (), (), (), ()))
+
+
+def test_sweep():
+    runs = grid(repetitions=2)
+    ax = plots.sweep(runs, "kb_sat", data="CarPed35K")
+    assert (ax.get_title(), ax.get_ylabel()) == ("CarPed35K", "KB-SAT")
+    chosen = [r for r in runs if (r.data, r.method, r.fraction) == ("CarPed35K", "HTGNN", 0.1)]
+    mean = sum(r.kb_sat or 0 for r in chosen) / 2
+    assert lines(ax)["HTGNN"][0] == pytest.approx(mean)
+    one = plots.sweep([record(values())], "axioms.A1")
+    assert list(lines(one)) == ["FOT-LTN+BK"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "choose one with data="),
+        ({"data": "CarPed35"}, "did you mean 'CarPed35K'"),
+        ({"metric": "pr_acu", "data": "CarPed35K"}, "no metric 'pr_acu'"),
+        ({"metric": "pr_auc_by.Bus", "data": "CarPed35K"}, "no run on 'CarPed35K' has the metric"),
+    ],
+)
+def test_sweeps_that_cannot_be_drawn(arguments, message):
+    with pytest.raises(DataError, match=message):
+        plots.sweep(grid(repetitions=1), **arguments)
+    with pytest.raises(DataError, match="no records"):
+        plots.sweep([])
+
+
+def test_axes_that_are_given_are_drawn_on_as_they_are():
+    before = dict(matplotlib.rcParams)
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plots.training_curves(epochs(3), ax=left) is left
+    assert plots.precision_recall(scores(), "Q", ax=right) is right
+    assert right.spines["top"].get_visible()
+    own = plots.training_curves(epochs(3))
+    assert own.figure is not figure
+    assert not own.spines["top"].get_visible()
+    assert dict(matplotlib.rcParams) == before
