@@ -1,0 +1,141 @@
+"""`fotltn inspect`: a local web page to look at a model, two of them, or a theory with facts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.evaluate import check_threshold_share
+from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.errors import DataError
+from fotltn.semantics.config import SEMANTICS, Semantics, named
+
+if TYPE_CHECKING:
+    from fotltn.web.inspected import Inspected
+    from fotltn.web.serve import Address
+
+
+def inspect(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL [OTHER] | THEORY FACTS",
+            help="The folder of a model or project; two of them; or a theory file (.fot) and "
+            "files of facts.",
+            show_default=False,
+        ),
+    ],
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=1, max=65535, help="The port; without it, a free one."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen at, as browsers will name it.")
+    ] = "127.0.0.1",
+    opened: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = True,
+    token: Annotated[
+        str | None, typer.Option("--token", help="A token of your own; without it, a random one.")
+    ] = None,
+    open_to_all: Annotated[
+        bool,
+        typer.Option("--no-token", help="Ask for no token: whoever reaches the port may read."),
+    ] = False,
+    semantics: Annotated[
+        str | None,
+        typer.Option("--semantics", help=f"Other than the model's: one of {', '.join(SEMANTICS)}."),
+    ] = None,
+    p: Annotated[
+        float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
+    ] = None,
+    threshold: Annotated[
+        float,
+        typer.Option("--threshold", help="For two-valued truth: degrees at or above it are true."),
+    ] = 0.5,
+    horizon: Annotated[
+        int | None,
+        typer.Option("--horizon", min=1, help="With facts: the time points of every trace."),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Memory that a typed formula may take: 1G, 500M.")
+    ] = "1G",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+) -> None:
+    """Look at axioms, violations and predictions in a browser, on this machine alone.
+
+    Prints the address, with a token that the page asks for, and serves until it is stopped with
+    Ctrl-C. Nothing is sent anywhere, and nothing but formulas is evaluated. Exit status: 130 when
+    stopped, 1 if the input has errors, 2 for a wrong call.
+    """
+    check_threshold_share(threshold)
+    meaning = None if semantics is None else named(semantics)
+    room = as_bytes(budget)
+    if open_to_all and token is not None:
+        raise DataError("--token and --no-token exclude each other")
+    if token is not None and not (token.isascii() and len(token) >= 8 and _plain(token)):
+        raise DataError("a token has 8 or more letters, digits, '-' and '_'")
+    from rich.console import Console
+
+    try:
+        from fotltn.web.desk import Desk
+        from fotltn.web.serve import listen, new_token, open_browser, server
+    except ImportError as error:
+        raise DataError(
+            f"the inspector needs the package {error.name}: pip install 'fotltn[inspect]'"
+        ) from None
+    taken, address = listen(host, port, None if open_to_all else token or new_token())
+    with taken:
+        with Console(stderr=True).status(f"reading {', '.join(map(str, paths))}"):
+            desk = Desk(_sides(paths, meaning, p, threshold, horizon), budget=room)
+            desk.warm()
+        if not as_json:
+            for side in desk.sides:
+                warn((*side.theory.warnings, *side.facts.warnings))
+
+        def ready() -> None:
+            _say(address, [side.name for side in desk.sides], as_json)
+            if opened:
+                open_browser(address.url)
+
+        server(desk, address, ready=ready).run(sockets=[taken])
+
+
+def _say(address: Address, names: list[str], as_json: bool) -> None:
+    """Print where the pages are, at once."""
+    if as_json:
+        emit_json({"ok": True, "url": address.url, "port": address.port, "token": address.token})
+    else:
+        print(f"{' and '.join(names)}: {address.url}")
+        print("Stop with Ctrl-C.")
+    sys.stdout.flush()
+
+
+def _sides(
+    paths: list[Path],
+    semantics: Semantics | None,
+    p: float | None,
+    threshold: float,
+    horizon: int | None,
+) -> list[Inspected]:
+    from fotltn.web.inspected import of_facts, of_model
+
+    first, *rest = paths
+    if first.suffix == ".fot":
+        if not rest:
+            raise DataError(f"facts are needed with a theory: fotltn inspect {first} facts.csv")
+        return [
+            of_facts(first, rest, semantics=semantics, p=p, threshold=threshold, horizon=horizon)
+        ]
+    if len(rest) > 1:
+        raise DataError(f"one model or two can be looked at, not {len(paths)}")
+    if horizon is not None:
+        raise DataError("--horizon is for facts; a model has its own")
+    return [of_model(path, semantics=semantics, p=p, threshold=threshold) for path in paths]
+
+
+def _plain(token: str) -> bool:
+    return all(c.isalnum() or c in "-_" for c in token)

@@ -1,0 +1,195 @@
+"""Answers: the content of a page as HTML or, at the same address, as JSON; errors likewise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from fotltn.errors import Diagnostic, FotError, LimitError
+from fotltn.web.shapes import bar, steps
+
+#: What an answer can be.
+FORMATS = ("html", "json", "bytes")
+
+
+class RefusedError(Exception):
+    """A request that is answered with a message instead of content."""
+
+    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
+        """Keep what is said; the status is that of HTTP, 400 to 499."""
+        super().__init__(message)
+        self.status, self.message, self.hint = status, message, hint
+
+
+def wants(request: Request) -> str:
+    """The form that a request asks for: by `?format=`, else by its header Accept.
+
+    Raises:
+        RefusedError: there is no such form.
+    """
+    asked = request.query_params.getlist("format")
+    if len(asked) > 1 or (asked and asked[0] not in FORMATS):
+        raise RefusedError(400, f"'format' is one of {', '.join(FORMATS)}, once")
+    if asked:
+        return asked[0]
+    kinds = [part.split(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
+    return "json" if "application/json" in kinds and "text/html" not in kinds else "html"
+
+
+def answer(
+    request: Request, page: str, content: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> Response:
+    """Content as a page, or as JSON.
+
+    Args:
+        request: what is answered.
+        page: the name of the template.
+        content: what both forms say.
+        more: what only the page needs.
+    """
+    form = wants(request)
+    if form == "json":
+        return JSONResponse({"ok": True, **finite(content)})
+    if form == "bytes":
+        raise RefusedError(400, "this address has no bytes; 'format' is html or json")
+    return HTMLResponse(render(page, {**content, **(more or {}), "request": request}))
+
+
+def failure(
+    request: Request,
+    status: int,
+    message: str,
+    hint: str | None = None,
+    diagnostics: Sequence[Diagnostic] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """An error as a page, or as JSON; as JSON wherever the form itself is the error."""
+    try:
+        form = wants(request)
+    except RefusedError:
+        form = "json"
+    found = list(diagnostics) or [Diagnostic(message, hint=hint)]
+    if form != "html":
+        body = {"ok": False, "status": status, "diagnostics": [d.as_dict() for d in found]}
+        return JSONResponse(body, status, headers)
+    text = render("error.html", {"status": status, "found": found, "request": request})
+    return HTMLResponse(text, status, headers)
+
+
+def failed(request: Request, error: FotError) -> Response:
+    """The answer to a request whose input has errors."""
+    status = 413 if isinstance(error, LimitError) else 400
+    return failure(request, status, str(error), diagnostics=error.diagnostics)
+
+
+def finite(value: Any) -> Any:
+    """The same with null for NaN and infinity, which JSON lacks."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
+
+
+# --- pages ------------------------------------------------------------------------------------
+
+
+def render(page: str, content: Mapping[str, Any]) -> str:
+    """A template filled in; all text is escaped."""
+    return _templates().get_template(page).render(content)
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("fotltn.web", "pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["version"] = version()
+    made.filters.update(
+        degree=degree, share=share, signed=signed, count=count, query=query, bar=bar, steps=steps
+    )
+    return made
+
+
+def degree(value: float | bool | None) -> str:
+    """A degree with three digits, which never rounds up to 1 what is less."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if 0.9995 <= value < 1:
+        return "0.999"
+    if 0 < value < 0.0005:
+        return "0.001"
+    return f"{value:.3f}"
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """A difference; one that rounds to nothing has no sign."""
+    if value is None:
+        return "–"
+    text = f"{abs(value):.{digits}f}"
+    if not text.strip("0."):
+        return text
+    return f"{'+' if value > 0 else '−'}{text}"
+
+
+def share(value: float | None) -> str:
+    """A part of a whole in per cent; what is not nothing is not shown as nothing."""
+    if value is None:
+        return "–"
+    if 0 < value < 0.0005:
+        return "<0.1 %"
+    return f"{100 * value:.1f} %" if value < 0.0995 else f"{100 * value:.0f} %"
+
+
+def count(value: int | None) -> str:
+    """A number of things."""
+    return "–" if value is None else f"{value:,}"
+
+
+def query(values: Mapping[str, Any]) -> str:
+    """Parameters of an address; those without a value are left out."""
+    kept = {k: v for k, v in values.items() if v is not None}
+    return f"?{urlencode(kept)}" if kept else ""
+
+
+@cache
+def static_files() -> Mapping[str, tuple[bytes, str]]:
+    """The scripts and styles by name, with their kind; nothing else is ever served as a file."""
+    found = {}
+    for package, folder, name, kind in (
+        ("fotltn.report", "pages", "style.css", "text/css"),
+        ("fotltn.web", "static", "inspect.css", "text/css"),
+        ("fotltn.web", "static", "heat.js", "text/javascript"),
+        ("fotltn.web", "static", "formula.js", "text/javascript"),
+        ("fotltn.web", "static", "inspect.js", "text/javascript"),
+        ("fotltn.web", "static", "icon.svg", "image/svg+xml"),
+    ):
+        file = resources.files(package).joinpath(folder, name)
+        found[name] = (file.read_bytes(), f"{kind}; charset=utf-8")
+    return found
+
+
+@cache
+def version() -> str:
+    """What tells these files from those of another version, so that browsers can keep them."""
+    digest = hashlib.sha256()
+    for content, _ in static_files().values():
+        digest.update(content)
+    return digest.hexdigest()[:12]

@@ -1,0 +1,115 @@
+"""The application: addresses, the pages behind them, and what becomes of errors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fotltn.errors import FotError
+from fotltn.web import compare, formulas, predicates, views
+from fotltn.web.answers import RefusedError, answer, failed, failure, static_files, wants
+from fotltn.web.desk import Desk
+from fotltn.web.gate import Gate, Rules
+from fotltn.web.work import PendingError
+
+View = Callable[[Desk, Request], Awaitable[Response]]
+
+#: The addresses, and what answers there.
+PAGES: dict[str, View] = {
+    "/": views.theory,
+    "/axiom/{name}": views.axiom,
+    "/axiom/{name}/cell": views.cell,
+    "/formula": formulas.formula,
+    "/formula/cell": formulas.formula_cell,
+    "/predicates": predicates.predicates,
+    "/predicate/{name}": predicates.predicate,
+    "/predicate/{name}/row": predicates.predicate_row,
+    "/compare": compare.compare,
+}
+
+#: For files whose address changes with their content.
+_KEPT = "max-age=31536000, immutable"
+
+_log = logging.getLogger("fotltn.web")
+
+
+def application(desk: Desk, rules: Rules) -> Starlette:
+    """The application over a desk, behind a gate."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        desk.start()
+        try:
+            yield
+        finally:
+            desk.work.close()
+
+    routes = [Route(path, _handler(desk, view)) for path, view in PAGES.items()]
+    app = Starlette(
+        routes=[*routes, Route("/static/{name}", _static)],
+        middleware=[Middleware(Gate, rules)],
+        exception_handlers={HTTPException: _http_error},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False  # an address is right, or it is told what is
+    return app
+
+
+def _handler(desk: Desk, view: View) -> Callable[[Request], Awaitable[Response]]:
+    """A view whose errors are answered with messages."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await view(desk, request)
+        except RefusedError as error:
+            return failure(request, error.status, error.message, error.hint)
+        except FotError as error:
+            return failed(request, error)
+        except PendingError:
+            return _pending(request)
+        except Exception as error:
+            if isinstance(error, MemoryError) or "allocate" in str(error):
+                return failure(request, 413, "this does not fit into memory")
+            _log.exception("an error of ours at %s", request.url.path)
+            return failure(request, 500, "something went wrong here; the terminal says what")
+
+    return handle
+
+
+def _pending(request: Request) -> Response:
+    """For who has waited long enough: the page asks again by itself."""
+    if wants(request) != "html":
+        return failure(
+            request, 202, "this is still being computed", "ask again in a moment",
+            headers={"retry-after": "1"},
+        )  # fmt: skip
+    found = answer(request, "pending.html", {})
+    found.status_code = 202
+    found.headers["retry-after"] = "1"
+    return found
+
+
+async def _static(request: Request) -> Response:
+    found = static_files().get(request.path_params["name"])
+    if found is None:
+        return failure(request, 404, "there is no such file")
+    content, kind = found
+    return Response(content, media_type=kind, headers={"cache-control": _KEPT})
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = {404: "there is no such page", 405: "pages are only read"}
+    hint = f"there are {', '.join(PAGES)}" if error.status_code == 404 else None
+    return failure(
+        request, error.status_code, message.get(error.status_code, error.detail), hint,
+        headers=error.headers,
+    )  # fmt: skip

@@ -1,0 +1,149 @@
+"""Who may ask: requests to this address, from this page or none, with the token. Others are told.
+
+A page of another site can make a browser send requests here, and can point a name of its own at
+this machine. So a request must name the address that was bound, must not come from another site,
+and must know the token that the command printed.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fotltn.web.answers import failure
+
+#: The longest path and query that are read, in bytes as they were sent.
+MAX_TARGET = 40_000
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+    "vary": "Accept, Cookie, Authorization",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a request must fit.
+
+    Args:
+        hosts: the values that the header Host may have, with the port.
+        token: what a client must know; None asks for nothing.
+        cookie: the name of the cookie that keeps the token. Cookies do not tell ports apart, so
+            the name does.
+    """
+
+    hosts: frozenset[str]
+    token: str | None
+    cookie: str
+
+
+class Gate:
+    """Lets a request through to the application, or answers it with what is wrong."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        """Stand before an application."""
+        self.app, self.rules = app, rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            await self.app(scope, receive, send)
+            return
+        refused = self._refusal(Request(scope))
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await (refused or self.app)(scope, receive, guarded)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """What is wrong with a request, or nothing."""
+        target = len(request.scope["raw_path"]) + len(request.scope["query_string"])
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self.rules.hosts:
+            return failure(
+                request, 421, "this server answers only at the address that it was started with",
+                f"use http://{min(self.rules.hosts)}/",
+            )  # fmt: skip
+        if (found := self._from_elsewhere(request)) is not None:
+            return found
+        if request.method not in ("GET", "HEAD"):
+            message = f"the method {request.method[:20]} is not allowed: pages are only read"
+            return failure(request, 405, message, headers={"allow": "GET, HEAD"})
+        if request.headers.get("content-length", "0").strip("0") or (
+            "transfer-encoding" in request.headers
+        ):
+            return failure(request, 413, "a request has no body here; parameters are in the query")
+        if target > MAX_TARGET:
+            message = f"the address has {target:,} bytes; at most {MAX_TARGET:,} are read"
+            return failure(request, 414, message)
+        if request.url.path.startswith("/static/") or self.rules.token is None:
+            return None
+        return self._without_token(request, self.rules.token)
+
+    def _from_elsewhere(self, request: Request) -> Response | None:
+        """Refuse what a page of another site, or of another port, made a browser send."""
+        own = {f"http://{host}" for host in self.rules.hosts}
+        origins = request.headers.getlist("origin")
+        sites = request.headers.getlist("sec-fetch-site")
+        if any(o.lower() not in own for o in origins) or any(
+            s not in ("same-origin", "none") for s in sites
+        ):
+            return failure(
+                request, 403, "this request comes from a page of another site, and is refused",
+                "open the address that the command printed in a new tab",
+            )  # fmt: skip
+        return None
+
+    def _without_token(self, request: Request, token: str) -> Response | None:
+        """Refuse who does not know the token; who brings it in the address keeps it in a cookie."""
+        asked = request.query_params.getlist("token")
+        if asked:
+            if len(asked) > 1 or not _same(asked[0], token):
+                return self._unknown(request)
+            rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
+            path = "/" + request.url.path.lstrip("/")  # `//host` would be another host
+            kept = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
+            kept.set_cookie(self.rules.cookie, token, httponly=True, samesite="strict")
+            return kept
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and _same(given.strip(), token):
+            return None
+        if _same(request.cookies.get(self.rules.cookie, ""), token):
+            return None
+        return self._unknown(request)
+
+    def _unknown(self, request: Request) -> Response:
+        return failure(
+            request, 401, "this page needs the token that the command printed",
+            "open the whole address, with '?token=…', or send 'Authorization: Bearer …'",
+            headers={"www-authenticate": "Bearer"},
+        )  # fmt: skip
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())

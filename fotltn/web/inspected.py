@@ -1,0 +1,119 @@
+"""What is inspected: a model's predictions, or facts as they are stated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fotltn.grounding.dense import interpretation
+from fotltn.grounding.facts import Facts, read_facts
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import CheckedTheory, check
+from fotltn.project.find import find_model
+from fotltn.project.model import Model
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics
+from fotltn.syntax.load import load_theory
+from fotltn.why import Subject
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inspected:
+    """A theory, and the tables that it is looked at on.
+
+    Args:
+        name: what pages call it.
+        theory: declarations and axioms.
+        subject: the tables, with the names of what is in them and the meaning of formulas.
+        facts: the names of traces and entities.
+        learned: the predicates whose degrees are predictions; none if all are facts.
+        train: labels that were learned from, if any.
+        test: labels that were held back, if any.
+        model: the model that the tables are of, if they are.
+    """
+
+    name: str
+    theory: CheckedTheory
+    subject: Subject
+    facts: Facts
+    learned: tuple[str, ...] = ()
+    train: Labels | None = None
+    test: Labels | None = None
+    model: Model | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The predicates that a model does not predict; none if all are facts."""
+        if not self.learned:
+            return ()
+        return tuple(n for n in self.theory.signature.predicates if n not in self.learned)
+
+    def same_world(self, other: Inspected) -> bool:
+        """Whether both are about the same traces, entities and times, in the same order."""
+        mine, theirs = self.facts, other.facts
+        return (
+            mine.traces == theirs.traces
+            and mine.entities == theirs.entities
+            and mine.local == theirs.local
+            and mine.lengths == theirs.lengths
+        )
+
+
+def of_model(
+    path: Path,
+    *,
+    semantics: Semantics | None = None,
+    p: float | None = None,
+    threshold: float = 0.5,
+) -> Inspected:
+    """The predictions of a model, or of the model of a project.
+
+    Raises:
+        FotError: there is no model, or it cannot be read.
+    """
+    model = find_model(path)
+    meaning = _meaning(semantics or model.semantics, p)
+    subject = Subject(
+        model.theory.signature, model.tables, meaning, model.facts.name,
+        traces=model.facts.traces, dtype=model.dtype, threshold=threshold,
+    )  # fmt: skip
+    return Inspected(
+        path.resolve().name, model.theory, subject, model.facts, model.grounding.open,
+        model.world.labels, model.world.test, model,
+    )  # fmt: skip
+
+
+def of_facts(
+    theory: Path,
+    facts: Sequence[Path],
+    *,
+    semantics: Semantics | None = None,
+    p: float | None = None,
+    horizon: int | None = None,
+    threshold: float = 0.5,
+) -> Inspected:
+    """Facts as they are stated; what no fact states is false.
+
+    Raises:
+        FotError: the theory or a file has errors.
+    """
+    checked = check(load_theory(theory))
+    found = read_facts(facts, checked.signature, horizon=horizon)
+    dtype = torch.float64
+    subject = Subject(
+        checked.signature,
+        interpretation(found, checked.signature, dtype=dtype, sparse=True),
+        _meaning(semantics or STABLE_PRODUCT, p),
+        found.name,
+        traces=found.traces,
+        dtype=dtype,
+        threshold=threshold,
+    )
+    name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"
+    return Inspected(name, checked, subject, found)
+
+
+def _meaning(semantics: Semantics, p: float | None) -> Semantics:
+    return semantics if p is None else semantics.with_p(p)

@@ -1,0 +1,204 @@
+"""The rows of a heat map: which are shown, in which order, and how they travel.
+
+A part of a heat map travels as bytes: the length of a head (four bytes, least first), the head as
+JSON with a label for each row, and a byte for each row and time, 0 to 254 for a degree from 0 to 1
+and 255 where nothing counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import LimitError
+from fotltn.grounding.labels import Labels
+from fotltn.web.layout import Layout
+from fotltn.why import TruthOverTime
+
+#: The byte of a cell that does not count.
+NONE = 255
+
+#: The most rows that travel at once.
+MAX_ROWS = 1024
+
+#: The rows that the script of the pages fetches at once.
+PART = 64
+
+#: The most cells of a heat map that are put into a page.
+MAX_OPENING = 2**15
+
+#: The most cells of a heat map of predictions.
+MAX_CELLS = 2**27
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """The predictions of a predicate, and the labels beside them, with axes (row, time).
+
+    Args:
+        layout: what the rows are.
+        values: degrees; NaN beyond the end of a trace.
+        cells: degrees as bytes.
+        labels: true as 254, false as 0, and 255 where nothing is stated.
+        tested: where the label was held back for testing.
+        errors: for each row the mean distance of prediction and label.
+        order: the rows that exist, the largest errors first.
+        labelled: how many labels there are.
+        held_back: how many of them are for testing.
+    """
+
+    layout: Layout
+    values: Tensor
+    cells: Tensor
+    labels: Tensor
+    tested: Tensor
+    errors: Tensor
+    order: Tensor
+    labelled: int
+    held_back: int
+
+    def prediction_bytes(self, rows: Tensor) -> bytes:
+        """Predictions of rows as bytes."""
+        found: bytes = self.cells[rows].numpy().tobytes()
+        return found
+
+    def label_bytes(self, rows: Tensor) -> bytes:
+        """Labels of rows as bytes."""
+        found: bytes = self.labels[rows].numpy().tobytes()
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        held = (self.values, self.cells, self.labels, self.tested, self.errors, self.order)
+        return sum(t.numel() * t.element_size() for t in held)
+
+
+def predictions(layout: Layout, predicate: str, train: Labels | None, test: Labels | None) -> Table:
+    """The degrees of a predicate as rows.
+
+    Args:
+        layout: of a rule that is the predicate with a variable for each argument.
+        predicate: its name.
+        train: labels that were learned from.
+        test: labels that were held back.
+
+    Raises:
+        LimitError: there are too many cells.
+    """
+    model = layout.subject.tables
+    shape = model.table(predicate).shape
+    times = shape[-1] if shape[-1] == 1 else model.horizon
+    if layout.rows * times > MAX_CELLS:
+        raise LimitError(
+            f"'{predicate}' has {layout.rows * times:,} degrees; at most {MAX_CELLS:,} are shown "
+            "(fotltn predict writes all of them to a file)"
+        )
+    dense = model.predicate(predicate).detach().float().cpu()
+    values = dense.expand(model.batch, *layout.sizes, times).reshape(layout.rows, times).clone()
+    if times > 1:
+        beyond = ~model.inside.cpu().repeat_interleave(layout.bindings, 0)
+        values[beyond] = torch.nan
+    labels = torch.full(values.shape, NONE, dtype=torch.uint8)
+    tested = torch.zeros(values.shape, dtype=torch.bool)
+    for given, held_back in ((train, False), (test, True)):
+        if given is not None and predicate in given.index:
+            index = given.index[predicate].cpu()
+            place = (_row(index, layout), index[-1] if times > 1 else 0)
+            labels[place] = _bytes(given.truth[predicate].float().cpu())
+            tested[place] = held_back
+    stated = labels != NONE
+    far = torch.where(stated, (values - labels.float() / 254).abs().nan_to_num(), 0.0)
+    errors = far.sum(-1) / stated.sum(-1).clamp(min=1)
+    there = _existing(layout)
+    order = there[errors[there].argsort(descending=True, stable=True)]
+    return Table(
+        layout, values, _bytes(values), labels, tested, errors, order, int(stated.sum()),
+        int(tested.sum()),
+    )  # fmt: skip
+
+
+def _row(index: Tensor, layout: Layout) -> Tensor:
+    """The rows of facts, from their traces and arguments."""
+    row = index[0]
+    for place, size in enumerate(layout.sizes):
+        row = row * size + index[1 + place]
+    return row
+
+
+def _bytes(values: Tensor) -> Tensor:
+    """Degrees as bytes, of which only a full 1 is 254."""
+    found = (values.clamp(0, 1) * 254).floor().nan_to_num(NONE)
+    return found.to(torch.uint8)
+
+
+def _existing(layout: Layout) -> Tensor:
+    """The rows whose entities all exist in their trace."""
+    subject = layout.subject
+    found = torch.ones(subject.tables.batch, *layout.sizes, dtype=torch.bool)
+    for place, axis in enumerate(layout.rule.axes):
+        there = [
+            [subject.names(str(axis.sort), t, i) is not None for i in range(layout.sizes[place])]
+            for t in range(subject.tables.batch)
+        ]
+        shape = [1] * found.dim()
+        shape[0], shape[1 + place] = subject.tables.batch, layout.sizes[place]
+        found &= torch.tensor(there, dtype=torch.bool).reshape(shape)
+    return found.reshape(-1).nonzero().squeeze(-1)
+
+
+# --- which rows, and how they travel ----------------------------------------------------------
+
+
+def chosen(order: Tensor, layout: Layout, trace: int | None, find: str | None) -> Tensor:
+    """The rows of an order that belong to a trace, and bind an entity of a name."""
+    if trace is not None:
+        order = order[order // layout.bindings == trace]
+    if find is not None:
+        order = order[layout.containing(find)[order]]
+    return order
+
+
+def difference(one: TruthOverTime, other: TruthOverTime) -> Tensor:
+    """The rows of two heat maps, those first whose degrees differ most on average."""
+    apart = (one.values - other.values).abs()
+    counted = ~apart.isnan()
+    mean = apart.nan_to_num().sum(-1) / counted.sum(-1).clamp(min=1)
+    rows = one.order.sort().values
+    return rows[mean[rows].argsort(descending=True, stable=True)]
+
+
+def opening(layout: Layout, listed: Tensor, times: int, cells: Callable[[Tensor], bytes]) -> str:
+    """The first rows of a heat map as text inside a page, which saves a request.
+
+    Args:
+        layout: what the rows are called.
+        listed: all rows that are shown.
+        times: the number of columns; where there are too many, nothing is put into the page.
+        cells: gives the bytes of rows.
+    """
+    rows = listed[:PART]
+    if len(rows) * times > MAX_OPENING:
+        return ""
+    return base64.b64encode(packed(layout, rows, 0, len(listed), cells(rows))).decode()
+
+
+def packed(layout: Layout, rows: Tensor, start: int, total: int, cells: bytes) -> bytes:
+    """Rows as they travel.
+
+    Args:
+        layout: what the rows are called.
+        rows: their numbers.
+        start: the place of the first of them among all that are shown.
+        total: how many are shown.
+        cells: their bytes.
+    """
+    labels = [{"row": row, "text": layout.label(row)} for row in rows.tolist()]
+    head = json.dumps({"start": start, "rows": total, "labels": labels}).encode()
+    return struct.pack("<I", len(head)) + head + cells

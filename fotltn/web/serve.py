@@ -1,0 +1,131 @@
+"""The server: a port that is ours before anything is printed, and an end that is clean."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+
+from fotltn.errors import DataError
+from fotltn.web.app import application
+from fotltn.web.desk import Desk
+from fotltn.web.gate import MAX_TARGET, Rules
+
+#: Requests that are answered at once; further ones are told to come back.
+MAX_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens.
+
+    Args:
+        host: the address or name, as it stands in a URL.
+        port: the port.
+        token: what clients must know; None if nothing.
+    """
+
+    host: str
+    port: int
+    token: str | None
+
+    @property
+    def url(self) -> str:
+        """What a browser opens first; the token in it becomes a cookie."""
+        token = "" if self.token is None else f"?token={self.token}"
+        return f"http://{self.host}:{self.port}/{token}"
+
+    @property
+    def rules(self) -> Rules:
+        """What requests must fit. This machine may also be called `localhost`."""
+        names = {self.host, "localhost"} if _loopback(self.host) else {self.host}
+        hosts = {f"{name.lower()}:{self.port}" for name in names}
+        if self.port == 80:
+            hosts |= {name.lower() for name in names}
+        return Rules(frozenset(hosts), self.token, f"fotltn-{self.port}")
+
+
+def new_token() -> str:
+    """A token that nobody guesses."""
+    return secrets.token_urlsafe(24)
+
+
+def listen(host: str, port: int | None, token: str | None) -> tuple[socket.socket, Address]:
+    """Take a port, a free one if none is given.
+
+    Raises:
+        DataError: the address is none of this machine's, or the port is taken.
+    """
+    if host in ("0.0.0.0", "::", ""):
+        raise DataError(
+            f"'{host}' is every address of this machine, and requests must name one; "
+            "give --host the address or name that browsers will use"
+        )
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            host, port or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        taken = socket.socket(family, kind, proto)
+        try:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(where)
+            taken.listen(1024)
+        except BaseException:
+            taken.close()
+            raise
+    except (OSError, UnicodeError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"cannot listen at '{host}', port {port or 'any'}: {reason}"
+        raise DataError(message) from None
+    shown = f"[{host}]" if ":" in host else host
+    return taken, Address(shown, int(taken.getsockname()[1]), token)
+
+
+def server(
+    desk: Desk, address: Address, *, ready: Callable[[], None] | None = None
+) -> uvicorn.Server:
+    """A server of pages, which `run` starts on a port that was taken.
+
+    Args:
+        desk: what is inspected.
+        address: where requests come to.
+        ready: called when requests are answered.
+    """
+    config = uvicorn.Config(
+        application(desk, address.rules), log_level="warning", access_log=False, http="h11",
+        ws="none", lifespan="on", server_header=False, date_header=False, proxy_headers=False,
+        limit_concurrency=MAX_AT_ONCE, timeout_keep_alive=20, timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=MAX_TARGET + 24_000,
+    )  # fmt: skip
+    return _Server(config, ready)
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is there."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self.ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.ready is not None and self.started:
+            self.ready()
+
+
+def open_browser(url: str) -> None:
+    """Show a page in the user's browser, if there is one; it is not waited for."""
+    threading.Thread(target=webbrowser.open, args=(url, 2), daemon=True).start()
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,98 @@
+// The box for formulas: what is typed is checked at once, and wrong places are underlined.
+"use strict";
+
+const PAUSE = 30; // milliseconds without a key before what is typed is sent
+
+class FormulaBox {
+  constructor(form) {
+    this.form = form;
+    this.text = form.querySelector("textarea");
+    this.behind = form.querySelector(".formula-behind");
+    this.waiting = null;
+    this.running = null;
+    this.text.addEventListener("input", () => {
+      this.underline([]);
+      clearTimeout(this.waiting);
+      this.waiting = setTimeout(() => this.ask(), PAUSE);
+    });
+    this.text.addEventListener("scroll", () => {
+      this.behind.scrollTop = this.text.scrollTop;
+    });
+    this.text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey) {
+        event.preventDefault();
+        clearTimeout(this.waiting);
+        this.ask();
+      }
+    });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.ask();
+    });
+    for (const example of document.querySelectorAll("[data-example]")) {
+      example.addEventListener("click", () => {
+        this.text.value = example.dataset.example;
+        this.text.focus();
+        this.ask();
+      });
+    }
+    this.found();
+  }
+
+  // The page for what is typed, of which only messages and result are taken: first with the value
+  // alone, then, if nobody has typed on, with the heat map.
+  async ask(part = "value") {
+    if (this.running) this.running.abort();
+    const running = new AbortController();
+    this.running = running;
+    const asked = new URLSearchParams(new FormData(this.form));
+    const address = `${this.form.getAttribute("action")}?${asked}`;
+    try {
+      const answer = await fetch(`${address}&part=${part}`, { signal: running.signal, headers: { Accept: "text/html" } });
+      if (answer.status === 429) {
+        this.waiting = setTimeout(() => this.ask(part), 500);
+        return;
+      }
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (running.signal.aborted) return;
+      const made = page.getElementById("found");
+      if (!made) {
+        location.assign(address);
+        return;
+      }
+      document.getElementById("found").replaceWith(document.adoptNode(made));
+      history.replaceState(null, "", address);
+      this.found();
+      heatMaps(made);
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+
+  found() {
+    const messages = document.getElementById("messages");
+    const wrong = messages ? JSON.parse(messages.dataset.spans) : [];
+    this.text.setAttribute("aria-invalid", String(Boolean(messages && messages.dataset.wrong)));
+    this.underline(wrong);
+    if (document.querySelector("#found[data-again]")) {
+      this.ask("all");
+    }
+  }
+
+  // The same text behind the box, of which only the underlines are seen.
+  underline(spans) {
+    const letters = Array.from(this.text.value);
+    this.behind.replaceChildren();
+    let at = 0;
+    for (const [start, end] of spans) {
+      if (start < at) continue;
+      this.behind.append(letters.slice(at, start).join(""));
+      const mark = document.createElement("mark");
+      mark.textContent = letters.slice(start, end).join("") || " ";
+      this.behind.append(mark);
+      at = Math.max(end, start);
+    }
+    this.behind.append(`${letters.slice(at).join("")}\n`);
+    this.behind.scrollTop = this.text.scrollTop;
+  }
+}

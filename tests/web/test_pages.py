@@ -1,0 +1,342 @@
+"""What pages say, compared with what the library says."""
+
+import json
+import struct
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fotltn.errors import LimitError
+from fotltn.learn.audit_crisp import count_cells
+from fotltn.learn.prefix import prefix
+from fotltn.learn.sweep import axiom_values, two_valued
+from fotltn.learn.violations import violations
+from fotltn.logic.check import check_formula
+from fotltn.syntax.parse import parse_formula
+from fotltn.web import budget
+from fotltn.web.budget import check_cost
+from fotltn.why import rule_of
+from tests.web.conftest import client_of, served
+
+HTML = {"accept": "text/html"}
+VOID = {"meta", "link", "input", "br"}
+
+
+class Balanced(HTMLParser):
+    """Refuses a page whose tags do not match, or whose ids are not unique."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [v for k, v in attrs if k == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def text_of(page: str) -> str:
+    parser = Balanced()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+    return " ".join(parser.text.split())
+
+
+def get(client, path: str, **params):
+    found = client.get(path, params=params)
+    assert found.status_code == 200, found.text
+    return found.json()
+
+
+def unpacked(content: bytes) -> tuple[Any, Any]:
+    (length,) = struct.unpack("<I", content[:4])
+    head = json.loads(content[4 : 4 + length])
+    cells = np.frombuffer(content[4 + length :], np.uint8)
+    return head, cells.reshape(len(head["labels"]), -1)
+
+
+# --- axioms -----------------------------------------------------------------------------------
+
+
+def test_the_theory_says_what_the_library_says(client, facts):
+    found = get(client, "/")
+    while not found["complete"]:
+        found = get(client, "/")
+    subject = facts.subject
+    boolean = two_valued(subject.tables, 0.5)
+    assert [a["axiom"] for a in found["axioms"]] == [a.name for a in facts.theory.axioms]
+    for one, axiom in zip(found["axioms"], facts.theory.axioms, strict=True):
+        (value,) = one["values"]
+        wanted = axiom_values(
+            {"": axiom.formula}, subject.signature, subject.tables, subject.semantics,
+            dtype=subject.dtype,
+        )[""]  # fmt: skip
+        crisp = count_cells(prefix(axiom.formula), subject.signature, boolean)
+        assert one["text"] == str(axiom.source)
+        assert value["value"] == pytest.approx(float(wanted), abs=1e-9)
+        assert (value["count"], value["violated"]) == (crisp.cells, crisp.violations)
+    assert found["inspected"][0]["entities"] == {"agent": 3, "place": 1}
+
+
+def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
+    for visitor, inspected in ((client, facts), (pair, models[0])):
+        subject = inspected.subject
+        for one in get(visitor, "/")["axioms"]:
+            get(visitor, f"/axiom/{one['axiom']}")  # now it is computed
+        for one in get(visitor, "/")["axioms"]:
+            worst = one["values"][0]["worst"]
+            found = violations(
+                one["axiom"], inspected.theory, subject.tables, subject.semantics,
+                inspected.facts.name, top=1, dtype=subject.dtype,
+            )  # fmt: skip
+            if not len(found) or found[0].value >= 1 - 1e-6:
+                continue
+            assert worst is not None, one["axiom"]
+            where = {"row": worst["row"], "time": worst["time"]}
+            cell = get(visitor, f"/axiom/{one['axiom']}/cell", **where)
+            assert cell["value"] == pytest.approx(found[0].value, abs=1e-6), one["axiom"]
+
+
+def test_the_worst_row_holds_the_worst_violation(client, facts):
+    wanted = violations("Stops", facts.theory, facts.subject.tables, facts.subject.semantics,
+                        facts.facts.name, top=1)[0]  # fmt: skip
+    found = get(client, "/axiom/Stops")
+    worst = found["rows"][0]
+    assert (worst["binding"], worst["at"]) == (wanted.binding, wanted.time)
+    assert worst["trace"] == facts.facts.traces[wanted.trace]
+    assert worst["lowest"] == pytest.approx(wanted.value, abs=1e-6)
+    assert found["total"] == 6  # 3 agents in 2 traces
+
+
+def test_rows_travel_as_bytes(client):
+    shown = get(client, "/axiom/Stops", count=1000)
+    head, cells = unpacked(client.get("/axiom/Stops?format=bytes").content)
+    assert (head["start"], head["rows"]) == (0, 6)
+    assert [one["row"] for one in head["labels"]] == [row["row"] for row in shown["rows"]]
+    for row, own in zip(shown["rows"], cells.tolist(), strict=True):
+        wanted = [255 if v is None else round(v * 254) for v in row["values"]]
+        assert own == pytest.approx(wanted, abs=1)
+    second, part = unpacked(client.get("/axiom/Stops?format=bytes&from=2&count=3").content)
+    assert second["labels"] == head["labels"][2:5]
+    assert part.tolist() == cells[2:5].tolist()
+
+
+def test_a_trace_an_entity_and_an_order_can_be_chosen(client):
+    whole = get(client, "/axiom/Stops")
+    one = get(client, "/axiom/Stops", trace="two <b>")
+    assert one["trace"] == "two <b>"
+    assert [r for r in whole["rows"] if r["trace"] == "two <b>"] == one["rows"]
+    assert 0 < one["total"] < whole["total"]
+    found = get(client, "/axiom/Stops", find="WALKER")
+    assert [r["binding"] for r in found["rows"]] == [{"x": "walker & co"}] * 2
+    named = get(client, "/axiom/Stops", sort="name")
+    assert [r["row"] for r in named["rows"]] == sorted(r["row"] for r in whole["rows"])
+    assert get(client, "/axiom/Stops", find="nobody")["rows"] == []
+    paired = get(client, "/axiom/Paired", find="walker")
+    assert [r["binding"] for r in paired["rows"]] == [{"x": "walker & co", "y": "ego"}] * 2
+
+
+def test_a_cell_is_explained(client):
+    row = get(client, "/axiom/Stops")["rows"][0]
+    found = get(client, "/axiom/Stops/cell", row=row["row"], time=row["at"])
+    assert found["binding"] == row["binding"]
+    assert found["value"] == pytest.approx(row["lowest"], abs=1e-6)
+    assert found["tree"]["value"] == pytest.approx(found["value"], abs=1e-6)
+    assert found["truth"] is False
+    assert len(found["repair"]["flips"]) == 1
+    assert found["influence"]
+    assert {"rain", "Car(ego)"} <= {line["atom"] for line in found["timelines"]}
+    missing = client.get("/axiom/Guarded/cell", params={"row": 0, "time": 3})
+    assert missing.status_code == 404
+    assert "does not count" in missing.json()["diagnostics"][0]["message"]
+
+
+@pytest.mark.parametrize("name", ["Stops", "Guarded", "Paired", "Now", "Ever", "Fine"])
+def test_every_axiom_opens_to_a_page_and_its_worst_cell(client, name):
+    text = text_of(client.get(f"/axiom/{name}", headers=HTML).text)
+    assert name in text
+    row = get(client, f"/axiom/{name}")["rows"][0]
+    where = {"row": row["row"], "time": row["at"]}
+    page = client.get(f"/axiom/{name}/cell", params=where, headers=HTML)
+    assert page.status_code == 200
+    assert "Why: every part with its value" in text_of(page.text)
+
+
+def test_names_are_escaped(client):
+    for path in ("/", "/axiom/Stops", "/predicate/Car", "/formula?text=Stop(x)"):
+        page = client.get(path, headers=HTML).text
+        assert "<script>alert" not in page
+        assert "two <b>" not in page
+    assert "<script>alert(1)</script>" in text_of(client.get("/axiom/Stops", headers=HTML).text)
+
+
+# --- formulas ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["forall x. G(Stop(x) -> rain)", "F rain", "exists x. Stop(x)", "∀x. □ Car(x)"]
+)
+def test_a_closed_formula_has_the_librarys_value(client, facts, text):
+    subject = facts.subject
+    checked = check_formula(parse_formula(text), subject.signature)
+    wanted = axiom_values({"": checked.formula}, subject.signature, subject.tables,
+                          subject.semantics, dtype=torch.float64)[""]  # fmt: skip
+    found = get(client, "/formula", text=text)
+    assert found["value"] == pytest.approx(float(wanted), abs=1e-9)
+
+
+def test_free_variables_become_rows(client):
+    found = get(client, "/formula", text="Stop(x) & At(x, y)", count=100)
+    assert found["value"] is None
+    assert found["variables"] == ["x", "y"]
+    ego = next(r for r in found["rows"] if r["binding"]["x"] == "ego" and r["trace"] == "one")
+    assert ego["values"] == [1.0, 0.0, 0.0, 0.0]
+    other = next(r for r in found["rows"] if r["trace"] == "two <b>")
+    assert other["values"][2:] == [None, None]  # that trace has two points
+    cell = get(client, "/formula/cell", text="Stop(x) & At(x, y)", row=ego["row"], time=0)
+    assert cell["tree"]["kind"] == "and"
+
+
+@pytest.mark.parametrize("text", ["Stop(x", "Stopp(x)", "Stop(x, y) & Nope", "forall x. rain"])
+def test_messages_are_those_of_the_command_line(client, facts, text):
+    try:
+        check_formula(parse_formula(text, source="formula"), facts.theory.signature)
+        wanted = None
+    except ValueError as error:
+        wanted = str(error)
+    found = client.get("/formula", params={"text": text})
+    page = client.get("/formula", params={"text": text}, headers=HTML)
+    assert page.status_code == 200  # a page that shows messages is a page
+    if wanted is None:
+        assert found.status_code == 200
+        return
+    assert found.status_code == 400
+    messages = [d["message"] for d in found.json()["diagnostics"]]
+    assert messages
+    assert all(message in wanted for message in messages)
+    for line in wanted.splitlines():
+        assert " ".join(line.split()) in text_of(page.text)
+
+
+def test_a_formula_that_is_too_large_is_refused_with_what_it_needs(facts):
+    for running in served(facts, budget=1900):
+        with client_of(running) as client:
+            found = client.get("/formula", params={"text": "Stop(x) & Stop(y) & Stop(z)"})
+            assert found.status_code == 413
+            message = found.json()["diagnostics"][0]["message"]
+            assert "need 1,944 bytes" in message  # 3³ bindings, 4 times, 2 traces, 9 bytes
+            assert "budget of 1,900" in message
+            assert client.get("/formula", params={"text": "rain"}).status_code == 200
+
+
+def test_a_formula_that_would_take_too_long_is_refused(facts, monkeypatch):
+    rule = rule_of(check_formula(parse_formula("exists y, z. Stop(y) & Stop(z) & Stop(x)"),
+                                 facts.theory.signature))  # fmt: skip
+    check_cost(rule, facts.subject, 2**20)
+    monkeypatch.setattr(budget, "MAX_OPERATIONS", 100)
+    with pytest.raises(LimitError, match=r"needs about [\d,]+ operations; at most 100 are made"):
+        check_cost(rule, facts.subject, 2**20)
+    with pytest.raises(LimitError, match="bytes for its parts, more than the budget of 300;"):
+        check_cost(rule, facts.subject, 300)
+
+
+# --- predicates and two models ----------------------------------------------------------------
+
+
+def test_predictions_stand_beside_labels(pair, models):
+    found = get(pair, "/predicate/Crossing", count=100)
+    model = models[0].model
+    assert model is not None
+    table = model.tables.predicate("Crossing")[0]
+    for row in found["rows"]:
+        assert row["values"] == pytest.approx(table[row["row"]].tolist(), abs=1e-6)
+    stated = model.world.test
+    assert stated is not None
+    assert found["tested"] == len(stated.truth["Crossing"])
+    assert found["labelled"] == found["tested"] + len(model.world.labels.truth["Crossing"])
+    errors = [r["error"] for r in found["rows"] if r["error"] is not None]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > 0
+    first = found["rows"][0]
+    one = get(pair, "/predicate/Crossing/row", row=first["row"])
+    assert one["labels"] == first["labels"]
+    assert len(one["other"]) == len(one["values"])
+    _, labels = unpacked(pair.get("/predicate/Crossing?format=bytes&show=labels").content)
+    assert set(np.unique(labels)) <= {0, 254, 255}
+    assert (labels != 255).sum() == found["labelled"]
+
+
+def test_two_models_are_compared(pair, models):
+    found = get(pair, "/compare")
+    assert found["comparable"] is True
+    for one in found["axioms"]:
+        values = [
+            axiom_values({"": a.formula}, m.subject.signature, m.subject.tables,
+                         m.subject.semantics, dtype=m.subject.dtype)[""].item()
+            for m in models for a in m.theory.axioms if a.name == one["axiom"]
+        ]  # fmt: skip
+        assert one["values"] == pytest.approx(values, abs=1e-6)
+        assert one["difference"] == pytest.approx(values[1] - values[0], abs=1e-6)
+    tables = [m.subject.tables.predicate("Stop") for m in models]
+    stop = next(p for p in found["predicates"] if p["predicate"] == "Stop")
+    assert stop["distance"] == pytest.approx(float((tables[0] - tables[1]).abs().mean()), abs=1e-6)
+    reports = [m.model.metrics().predicates["Stop"].pr_auc.value for m in models]
+    assert stop["pr_auc"] == pytest.approx(reports)
+    apart = get(pair, "/axiom/A3", sort="difference", count=1000)["rows"]
+    other = {r["row"]: r for r in get(pair, "/axiom/A3", model=2, count=1000)["rows"]}
+    means = [
+        np.mean([abs(a - b) for a, b in zip(r["values"], other[r["row"]]["values"], strict=True)])
+        for r in apart
+    ]
+    assert means == sorted(means, reverse=True)
+    mine = unpacked(pair.get("/axiom/A3?format=bytes&by=1").content)[0]
+    theirs = unpacked(pair.get("/axiom/A3?format=bytes&model=2&by=1").content)[0]
+    assert mine == theirs  # side by side, rows are in one order
+
+
+def test_a_repair_changes_only_what_is_learned_unless_asked(pair, models):
+    row = get(pair, "/axiom/A1", model=2)["rows"][0]
+    where = {"model": 2, "row": row["row"], "time": row["at"]}
+    for change, fixed in (("learned", True), ("all", False)):
+        found = get(pair, "/axiom/A1/cell", change=change, **where)
+        flips = found["repair"]["flips"] or []
+        facts = [f["predicate"] for f in found["influence"]] + [f["predicate"] for f in flips]
+        assert found["change"] == change
+        if fixed:
+            assert set(facts) <= set(models[1].learned)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/axiom/A1", "/axiom/A1?model=2&sort=difference", "/axiom/A1/cell?row=3&time=2",
+     "/formula", "/formula?text=Stop(x)", "/formula?text=Stop(", "/formula/cell?text=Stop(x)",
+     "/predicates", "/predicate/Stop", "/predicate/Car", "/predicate/Close",
+     "/predicate/Stop/row?row=1", "/predicate/Car/row?row=1", "/compare"],
+)  # fmt: skip
+def test_every_page_is_html_and_json(pair, path):
+    page = pair.get(path, headers=HTML)
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "as JSON" in text_of(page.text)
+    joined = f"{path}{'&' if '?' in path else '?'}format=json"
+    asked = [pair.get(path), pair.get(joined, headers=HTML)]
+    assert asked[0].json() == asked[1].json()
+    wrong = path in ("/formula", "/formula?text=Stop(")
+    assert {a.status_code for a in asked} == ({400} if wrong else {200})
+    assert asked[0].json()["ok"] is not wrong
