@@ -98,15 +98,21 @@ def engine_step(
     return total.detach()
 
 
-def seconds(function: Callable[[], Any], *, repeat: int = 7, at_least: float = 0.2) -> float:
+def seconds(
+    function: Callable[[], Any],
+    *,
+    repeat: int = 7,
+    at_least: float = 0.2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
     """The median time of a call, after one call to warm up."""
     function()
-    times = []
-    started = time.perf_counter()
-    while len(times) < repeat or (time.perf_counter() - started < at_least and len(times) < 200):
-        begin = time.perf_counter()
+    times: list[float] = []
+    started = clock()
+    while len(times) < repeat or (clock() - started < at_least and len(times) < 200):
+        begin = clock()
         function()
-        times.append(time.perf_counter() - begin)
+        times.append(clock() - begin)
     return statistics.median(times)
 
 
@@ -117,7 +123,7 @@ def peak_bytes(function: Callable[[], Any]) -> int:
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profile:
         function()
-    results = profile.profiler.kineto_results  # type: ignore[union-attr]
+    results = profile.profiler.kineto_results
     events = [(ev.start_ns(), ev.nbytes()) for ev in results.events() if ev.name() == "[memory]"]
     held = most = 0
     for _, change in sorted(events, key=lambda e: e[0]):

@@ -32,18 +32,22 @@ from fotltn.syntax.theory import Theory as Theory
 if TYPE_CHECKING:
     from fotltn.evaluation import evaluate as evaluate
     from fotltn.grounding.wide import Wide as Wide
+    from fotltn.monitor.monitor import Monitor as Monitor
     from fotltn.project.api import train as train
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
+    from fotltn.report import plots as plots
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "evaluate": "fotltn.evaluation",
+    "Monitor": "fotltn.monitor.monitor",
     "train": "fotltn.project.api",
     "load_model": "fotltn.project.model",
     "Model": "fotltn.project.model",
     "Wide": "fotltn.grounding.wide",
+    "plots": "fotltn.report.plots",
 }
 
 
@@ -52,7 +56,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         from importlib import import_module
 
-        value = getattr(import_module(_LAZY[name]), name)
+        module = import_module(_LAZY[name])
+        value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'fotltn' has no attribute '{name}'")

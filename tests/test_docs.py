@@ -369,5 +369,6 @@ def test_files_are_short():
     files += [f for f in ROOT.glob("*") if f.suffix in kinds and f.name != "CHANGELOG.md"]
     lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for f in files}
     assert "README.md" in lengths
+    del lengths["docs/cli.md"]  # generated
     assert not {name: n for name, n in lengths.items() if n > 500}
     assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 60

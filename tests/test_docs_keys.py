@@ -21,9 +21,11 @@ from fotltn.project.config import (
     GroupConfig,
     InputConfig,
     PredicateConfig,
+    SplitConfig,
     WideConfig,
     read_config,
 )
+from fotltn.project.data import MeasureConfig
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 NONE = object()
@@ -66,8 +68,10 @@ def expected() -> dict[str, dict[str, Any]]:
         "[theory]": {"file": NONE, "semantics": "stable-product", "p": NONE},
         "[data]": fields(DataConfig, wide=NONE),
         "[[data.wide]]": fields(
-            WideConfig, predicates={}, arguments={}, features=[], categories={}
+            WideConfig, predicates={}, arguments={}, features=[], categories={}, presence=[]
         ),
+        "[data.wide.measures]": fields(MeasureConfig),
+        "[data.split]": fields(SplitConfig),
         "[inputs.SORT]": fields(InputConfig),
         "[predicates]": fields(PredicateConfig, kind="network"),
         "[[exclusive]]": fields(GroupConfig),

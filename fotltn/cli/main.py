@@ -14,11 +14,15 @@ from fotltn.cli.check import check
 from fotltn.cli.eval import evaluate
 from fotltn.cli.evaluate import evaluate_model
 from fotltn.cli.explain import explain
+from fotltn.cli.inspect import inspect
+from fotltn.cli.monitor import monitor
 from fotltn.cli.new import new
 from fotltn.cli.output import FINDINGS, INTERRUPTED, complain
 from fotltn.cli.predict import predict
 from fotltn.cli.query import query
+from fotltn.cli.report import report
 from fotltn.cli.reproduce import reproduce
+from fotltn.cli.rules import rules
 from fotltn.cli.show import show
 from fotltn.cli.train import train
 from fotltn.cli.violations import violations
@@ -44,7 +48,11 @@ app.command("evaluate")(evaluate_model)
 app.command("query")(query)
 app.command("violations")(violations)
 app.command("audit")(audit)
+app.command("rules")(rules)
 app.command("predict")(predict)
+app.command("monitor")(monitor)
+app.command("inspect")(inspect)
+app.command("report")(report)
 
 
 def _version(value: bool) -> None:

@@ -228,7 +228,7 @@ def tensors() -> dict[str, torch.Tensor]:
     return found
 
 
-EXPONENTS: dict[str, float | str] = {"stable-product": 4.0, "ltn": 4.0}
+EXPONENTS: dict[str, float | str] = {"stable-product": 4.0, "ltn": 4.0, "witness": 4.0}
 EXPONENTS |= dict.fromkeys(("godel", "godel-residual", "lukasiewicz", "goguen"), "inf")
 
 
@@ -378,13 +378,20 @@ OPTIONS = {
     "explain": ["--size", "--horizon", "--traces", "--facts", "--semantics", "--p", "--at",
                 "--budget", "--double", "--json"],
     "new": ["--cars", "--pedestrians", "--steps", "--seed", "--paper", "--json"],
-    "train": ["--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh", "--tensorboard",
-              "--json"],
+    "train": ["--data", "--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh",
+              "--tensorboard", "--json"],
     "evaluate": ["--facts", "--threshold", "--json"],
     "query": ["--at", "--semantics", "--p", "--threshold", "--sort", "--top", "--digits", "--json"],
-    "violations": ["--top", "--crisp", "--threshold", "--json"],
-    "audit": ["--threshold", "--json"],
+    "violations": ["--top", "--crisp", "--threshold", "--why", "--flip-given", "--json"],
+    "audit": ["--data", "--threshold", "--json"],
+    "rules": ["--facts", "--presence", "--horizon", "--data", "--theory", "--part", "--formula",
+              "--semantics", "--threshold", "--resamples", "--seed", "--json"],
+    "inspect": ["--port", "--host", "--open", "--token", "--no-token", "--semantics", "--p",
+                "--threshold", "--horizon", "--budget", "--json"],
     "predict": ["--output", "-o", "--predicate", "--json"],
+    "monitor": ["--input", "--every", "--horizon", "--semantics", "--p", "--threshold",
+                "--crisp-only", "--history", "--json"],
+    "report": ["--output", "-o", "--top", "--threshold", "--force", "--json"],
     "reproduce": ["--quick", "--device", "--processes", "--data", "--method", "--fraction",
                   "--repetitions", "--epochs", "--limit", "--json"],
 }  # fmt: skip
@@ -403,7 +410,7 @@ def test_help_names_every_command_and_option():
             assert sorted(declared) == sorted(options)
             for option in [*options, "--help"]:
                 assert re.search(rf"(^|\s){option},?\s", text), (name, option)
-    flat = re.sub(r"\s+", " ", invoke("eval", "--help").stdout)
+    flat = re.sub(r"(?<=-)\s+", "", re.sub(r"\s+", " ", invoke("eval", "--help").stdout))
     assert f"One of {', '.join(SEMANTICS)}." in flat
 
 

@@ -1,0 +1,292 @@
+"""`fotltn monitor`: the axioms of a theory on a trace that comes line by line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from fotltn.cli.output import INTERRUPTED, warn
+from fotltn.cli.tables import add, binding_text, grid, number, say, show
+from fotltn.errors import DataError
+from fotltn.logic.check import check as check_theory
+from fotltn.semantics.config import SEMANTICS, named
+from fotltn.syntax.load import load_theory
+
+if TYPE_CHECKING:
+    from fotltn.monitor.monitor import Monitor
+    from fotltn.monitor.states import State, States, Value
+    from fotltn.monitor.steps import Line, Step
+
+#: The exit status if an axiom is violated at the end.
+VIOLATED = 3
+
+_CHUNK = 1 << 16
+_MOST_BYTES = 1 << 26  # of a line
+
+
+def monitor(
+    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", help="A file of steps; without it, standard input."),
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            "--every", min=1, help="Print the states of all axioms after so many steps, again."
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option("--horizon", min=1, help="The number of steps of the trace, if it is known."),
+    ] = None,
+    semantics: Annotated[
+        str, typer.Option("--semantics", help=f"Of values: one of {', '.join(SEMANTICS)}.")
+    ] = "stable-product",
+    p: Annotated[
+        float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="For verdicts: degrees at or above it are true.")
+    ] = 0.5,
+    crisp_only: Annotated[
+        bool, typer.Option("--crisp-only", help="Verdicts alone, without values.")
+    ] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history", help="Keep the whole trace, for values that need it. Memory grows."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, an object a line, after every step.")
+    ] = False,
+) -> None:
+    """Follow axioms on a trace, step by step: verdicts as soon as they are certain, and values.
+
+    A step is a line of JSON: {"facts": [["Stop", "ego"], ["Close", "ego", "p1", 0.7]]}. What is not
+    stated is false. The first line may name entities and what is static: {"entities": {"agent":
+    ["ego"]}, "facts": [["Car", "ego"]]}. Changes of verdicts are printed as they come, and a table
+    at the end of the input or at Ctrl-C. Exit status: 0 if no axiom is violated at the end, 3 if
+    one is, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
+    """
+    meaning = named(semantics)
+    meaning = meaning if p is None else meaning.with_p(p)
+    checked = check_theory(load_theory(theory))
+    if not checked.axioms:
+        raise DataError(f"{theory} has no axioms to monitor")
+    from fotltn.monitor.monitor import Monitor
+    from fotltn.monitor.steps import Header, read_line
+
+    with ExitStack() as stack:
+        batches = _batches(source, stack)
+        first, rest = _first(batches)
+        begun = read_line(first) if first is not None else None
+        header = begun if isinstance(begun, Header) else None
+        found = Monitor(
+            checked, header=header, horizon=horizon, semantics=meaning, threshold=threshold,
+            values="none" if crisp_only else "all" if history else "constant",
+        )  # fmt: skip
+        if not as_json:
+            warn(checked.warnings)
+        _say_what_grows(found, history)
+        printer = _Printer(found, every, as_json)
+        interrupted = False
+        try:
+            if begun is not None and header is None:
+                printer.run([begun])
+            for batch in itertools.chain([rest], batches):
+                printer.run(*_parsed(batch))
+        except KeyboardInterrupt:
+            interrupted = True
+    if found.count == 0 and interrupted:
+        raise KeyboardInterrupt
+    final = found.finish()
+    printer.final(final)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if any(state.verdict == "violated" for state in final):
+        raise typer.Exit(VIOLATED)
+
+
+# --- input -----------------------------------------------------------------------------------
+
+
+def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[Line]]:
+    """The lines of the input, as many at a time as are there."""
+    if source is None:
+        yield from _lines(sys.stdin.buffer, "<stdin>")
+        return
+    try:
+        file = stack.enter_context(source.open("rb"))
+        size = source.stat().st_size
+    except OSError as error:
+        raise DataError(f"cannot read {source}: {error.strerror}") from None
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("monitoring"), BarColumn(), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+        redirect_stdout=sys.stdout.isatty(), redirect_stderr=False,
+    )  # fmt: skip
+    stack.enter_context(bar)
+    task = bar.add_task("monitoring", total=size)
+    for batch in _lines(file, str(source)):
+        bar.update(task, completed=file.tell())
+        yield batch
+
+
+def _lines(file: IO[bytes], name: str) -> Iterator[list[Line]]:
+    """Whole lines that are not empty, with their numbers."""
+    from fotltn.monitor.steps import Line
+
+    left, count = b"", 0
+    while True:
+        chunk = file.read1(_CHUNK)  # type: ignore[attr-defined]
+        *whole, left = (left + chunk).split(b"\n")
+        if not chunk and left:
+            whole, left = [left], b""
+        found = []
+        for raw in whole:
+            count += 1
+            try:
+                text = raw.decode("utf-8-sig" if count == 1 else "utf-8").rstrip("\r")
+            except UnicodeDecodeError:
+                raise DataError(f"{name}:{count}: this is no UTF-8 text") from None
+            if text.strip():
+                found.append(Line(name, count, text))
+        if len(left) > _MOST_BYTES:
+            raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
+        if found:
+            yield found
+        if not chunk:
+            return
+
+
+def _parsed(lines: list[Line]) -> tuple[list[Step], DataError | None]:
+    """The steps of lines up to the first that is none, and what is wrong with that."""
+    from fotltn.monitor.steps import read_line
+
+    found: list[Step] = []
+    for line in lines:
+        try:
+            found.append(read_line(line))
+        except DataError as error:
+            return found, error
+    return found, None
+
+
+def _first(batches: Iterator[list[Line]]) -> tuple[Line | None, list[Line]]:
+    """The first line, and what came with it."""
+    batch = next(batches, [])
+    return (batch[0], batch[1:]) if batch else (None, [])
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def _say_what_grows(monitor: Monitor, history: bool) -> None:
+    """Before anything is read: which axioms need more than constant memory."""
+    for name, reason in monitor.growing.items():
+        print(
+            f"note: the verdict on {name} is known at the end, and needs the whole trace: {reason}",
+            file=sys.stderr,
+        )
+    for name, reason in monitor.valueless.items():
+        kept = "which is kept" if history or name in monitor.growing else "kept with --history"
+        print(f"note: the value of {name} needs the whole trace, {kept}: {reason}", file=sys.stderr)
+
+
+class _Printer:
+    """Runs steps, and prints what is asked for."""
+
+    def __init__(self, monitor: Monitor, every: int | None, as_json: bool) -> None:
+        self.monitor, self.as_json = monitor, as_json
+        self.every = every or (1 if as_json else None)
+        self.told: dict[str, str] = {}
+
+    def run(self, steps: list[Step], error: DataError | None = None) -> None:
+        """Go on, and stop where states are to be printed with their values.
+
+        Raises:
+            DataError: a step does not fit the theory; or the error, after the steps.
+        """
+        while steps:
+            room = len(steps)
+            if self.every is not None:
+                room = self.every - self.monitor.count % self.every
+            for states in self.monitor.steps(steps[:room]):
+                if not self.as_json:
+                    self._changes(states)
+            steps = steps[room:]
+            if self.every is not None and self.monitor.count % self.every == 0:
+                self._states(states)
+        sys.stdout.flush()
+        if error is not None:
+            raise error
+
+    def _changes(self, states: States) -> None:
+        for state in states:
+            if state.verdict != "open" and state.axiom not in self.told:
+                self.told[state.axiom] = state.verdict
+                where = ", ".join(binding_text(dict(state.binding)))
+                say(f"step {states.step}: {state.axiom} {state.verdict}{': ' * bool(where)}{where}")
+
+    def _states(self, states: States) -> None:
+        values = self.monitor.values()
+        if self.as_json:
+            self._json({"step": states.step}, states, values)
+            return
+        table = grid(
+            "axiom", "verdict", "if it ended now", "value", "lowest", "highest",
+            left=["axiom", "verdict", "if it ended now"],
+        )  # fmt: skip
+        for state in states:
+            now = "-" if state.now is None else "true" if state.now else "false"
+            add(table, state.axiom, state.verdict, now, *_numbers(values.get(state.axiom)))
+        say(f"after step {states.step}:")
+        show(table)
+
+    def final(self, states: States) -> None:
+        """The table at the end."""
+        values = self.monitor.values()
+        if self.as_json:
+            self._json({"final": True, "steps": states.step + 1}, states, values)
+            return
+        table = grid(
+            "axiom", "verdict", "since step", "value", "binding", left=["axiom", "verdict"],
+            fold=["binding"],
+        )  # fmt: skip
+        for state in states:
+            value = values.get(state.axiom)
+            where = ", ".join(binding_text(dict(state.binding)))
+            shown = number(None if value is None else value.now)
+            since = "the end" if state.decided is None else state.decided
+            add(table, state.axiom, state.verdict, since, shown, where)
+        say(f"{states.step + 1:,} step{'s' * (states.step > 0)}:")
+        show(table)
+
+    def _json(self, head: dict[str, object], states: States, values: dict[str, Value]) -> None:
+        shown = [{**s.as_dict(), **_value(s, values)} for s in states]
+        print(json.dumps({**head, "axioms": shown}, ensure_ascii=False))
+
+
+def _numbers(value: Value | None) -> list[str]:
+    if value is None:
+        return ["-", "-", "-"]
+    return [number(value.now), number(value.low), number(value.high)]
+
+
+def _value(state: State, values: dict[str, Value]) -> dict[str, object]:
+    value = values.get(state.axiom)
+    if value is None:
+        return {}
+    return {"value": value.now, "low": value.low, "high": value.high}

@@ -1,0 +1,131 @@
+"""The tables of all predicates that change, side by side: a row a step, a column a cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fotltn.logic import core as c
+from fotltn.logic.signature import Signature
+from fotltn.monitor.domain import Array, Domain
+from fotltn.monitor.skeleton import Skeleton
+
+#: The column that is always false.
+NEVER = 0
+
+
+class Columns:
+    """Where the cells of a predicate are. Column 0 belongs to none, and is false."""
+
+    def __init__(self, domain: Domain, signature: Signature, names: Iterable[str]) -> None:
+        """Columns for the temporal ones of some predicates."""
+        self.domain = domain
+        self.sorts = {
+            n: signature.predicates[n].sorts for n in names if not signature.predicates[n].static
+        }
+        self.first: dict[str, int] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.width = 1
+        self.renew()
+
+    def renew(self) -> None:
+        """Lay the columns out for as many entities as there are."""
+        self.width = 1
+        for name, sorts in self.sorts.items():
+            self.first[name] = self.width
+            self.shapes[name] = tuple(self.domain.size(s) for s in sorts)
+            self.width += math.prod(self.shapes[name])
+
+    def place(self, name: str, numbers: Sequence[int]) -> int:
+        """The column of a predicate of entities."""
+        place = 0
+        for size, number in zip(self.shapes[name], numbers, strict=True):
+            place = place * size + number
+        return self.first[name] + place
+
+    def tables(self, cells: Array) -> dict[str, Array]:
+        """The cells of each predicate, as a table with axes (step, arguments …)."""
+        found = {}
+        for name, first in self.first.items():
+            shape = self.shapes[name]
+            own = cells[:, first : first + math.prod(shape)]
+            found[name] = own.reshape(len(cells), *shape)
+        return found
+
+
+def is_plain(formula: c.Formula) -> bool:
+    """Whether a letter is a cell of a table, for each binding."""
+    return isinstance(formula, c.Atom) and not any(isinstance(a, c.Apply) for a in formula.args)
+
+
+class Letters:
+    """Which columns the letters of many leaves are in, so that one look-up gives them all."""
+
+    def __init__(self, columns: Columns, relations: Mapping[str, Array]) -> None:
+        """No leaves yet."""
+        self.columns, self.relations = columns, relations
+        self.index: Array = np.zeros(0, dtype=np.intp)
+        self.weight: Array = np.zeros(0, dtype=np.uint16)
+        self.start: Array = np.zeros(0, dtype=np.intp)
+
+    def renew(self, leaves: Iterable[tuple[Skeleton, tuple[c.Axis, ...]]]) -> None:
+        """Find the columns of all letters; those of letters that are no cells come last."""
+        index: list[Array] = []
+        weight: list[Array] = []
+        count: list[int] = []
+        end = self.columns.width
+        for bones, axes in leaves:
+            shape = self._shape(axes)
+            bindings = math.prod(shape)
+            letters = max(1, len(bones.letters))  # a binding without letters reads a false one
+            own = np.full((bindings, letters), NEVER, dtype=np.intp)
+            for place, formula in enumerate(bones.letters):
+                if is_plain(formula):
+                    assert isinstance(formula, c.Atom)
+                    own[:, place] = self._cells(formula, axes, shape).reshape(-1)
+                else:
+                    own[:, place] = np.arange(end, end + bindings)
+                    end += bindings
+            index.append(own.reshape(-1))
+            weight.append(np.tile(1 << np.arange(letters, dtype=np.uint16), bindings))
+            count += [letters] * bindings
+        self.index = np.concatenate(index) if index else self.index[:0]
+        self.weight = np.concatenate(weight).astype(np.uint16) if weight else self.weight[:0]
+        self.start = np.cumsum([0, *count[:-1]]) if count else self.start[:0]
+
+    def read(self, cells: Array) -> Array:
+        """The letters of each step, as bits of a number, with axes (step, binding)."""
+        if not len(self.start):
+            return np.zeros((len(cells), 0), dtype=np.intp)
+        seen = cells.take(self.index, axis=1) * self.weight
+        return np.add.reduceat(seen, self.start, axis=1, dtype=np.uint16).astype(np.intp)
+
+    def _shape(self, axes: tuple[c.Axis, ...]) -> tuple[int, ...]:
+        return tuple(
+            len(self.relations[a.relation])
+            if a.relation is not None
+            else self.columns.domain.size(str(a.sort))
+            for a in axes
+        )
+
+    def _cells(self, atom: c.Atom, axes: tuple[c.Axis, ...], shape: tuple[int, ...]) -> Array:
+        """The column of an atom for each binding."""
+        sizes = self.columns.shapes[atom.predicate]
+        found = np.zeros(shape, dtype=np.intp)
+        for size, arg in zip(sizes, atom.args, strict=True):
+            numbers: Array
+            match arg:
+                case c.Variable(axis, _, column):
+                    dim = axes.index(axis)
+                    numbers = np.arange(shape[dim])
+                    if column is not None and axis.relation is not None:
+                        numbers = self.relations[axis.relation][:, column]
+                    numbers = numbers.reshape([-1 if i == dim else 1 for i in range(len(axes))])
+                case c.Constant(name, sort):
+                    numbers = np.array(self.columns.domain.names[sort][name])
+                case _:
+                    raise AssertionError(arg)
+            found = found * size + numbers
+        return found + self.columns.first[atom.predicate]

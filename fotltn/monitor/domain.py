@@ -1,0 +1,131 @@
+"""Entities by number, among them those that have not come yet.
+
+An entity that comes late was there all the time, with no facts. What it would have been is known
+before: for each sort there are *strangers*, entities without facts, with which everything is
+computed as with the others. When an entity comes, it takes over what is known of a stranger. There
+is a stranger for each combination of the static predicates with one argument, since an entity that
+comes may be a car; and several of them where equality tells entities apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fotltn.logic import core as c
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Static predicates of a sort beyond which late entities have none of them.
+MOST_MARKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of stranger: its sort, and which static predicates it has."""
+
+    sort: str
+    marks: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Domain:
+    """The numbers of entities: strangers first, then names in the order in which they came.
+
+    Args:
+        copies: for each sort that may grow, how many strangers of a kind there are.
+        marks: for each such sort, the static predicates with one argument that count.
+        names: numbers by name, for each sort.
+    """
+
+    copies: Mapping[str, int]
+    marks: Mapping[str, tuple[str, ...]]
+    names: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def strangers(self, sort: str) -> int:
+        """How many strangers of a sort there are."""
+        return self.copies[sort] << len(self.marks[sort]) if sort in self.copies else 0
+
+    def size(self, sort: str) -> int:
+        """How many entities of a sort there are, with strangers."""
+        return self.strangers(sort) + len(self.names[sort])
+
+    def kinds(self, sort: str) -> list[Kind]:
+        """The kinds of strangers of a sort, in the order of their numbers."""
+        if sort not in self.copies:
+            return []
+        marks = self.marks[sort]
+        return [
+            Kind(sort, frozenset(m for i, m in enumerate(marks) if bits >> i & 1))
+            for bits in range(1 << len(marks))
+        ]
+
+    def stranger(self, kind: Kind) -> int:
+        """The number of the first stranger of a kind."""
+        bits = sum(1 << i for i, m in enumerate(self.marks[kind.sort]) if m in kind.marks)
+        return bits * self.copies[kind.sort]
+
+    def add(self, sort: str, name: str) -> int:
+        """Number a new entity."""
+        number = self.size(sort)
+        self.names[sort][name] = number
+        return number
+
+    def name(self, sort: str, number: int) -> str:
+        """The name of an entity."""
+        return list(self.names[sort])[number - self.strangers(sort)]
+
+    def seen(self, sort: str, kinds: Iterable[Kind] = ()) -> slice | Array:
+        """The numbers of those who are there, and of strangers of some kinds."""
+        here = self.strangers(sort)
+        more = [k for k in kinds if k.sort == sort]
+        if not more:
+            return slice(here, None)
+        firsts = [self.stranger(k) for k in more]
+        numbers = [n + i for n in firsts for i in range(self.copies[sort])]
+        return np.array([*sorted(numbers), *range(here, self.size(sort))], dtype=np.intp)
+
+    def grown(self, array: Array, axes: Sequence[c.Axis], kind: Kind, *, lead: int = 0) -> Array:
+        """An array over entities, with one more of a kind, who is as its stranger was.
+
+        Args:
+            array: with `lead` other dimensions first, then one for each axis, then any others.
+            axes: what the dimensions run over. Those of other sorts stay as they are.
+            kind: of the new entity, which is numbered last. It is not added yet.
+            lead: how many dimensions come before the axes.
+        """
+        dims = [lead + i for i, a in enumerate(axes) if a.sort == kind.sort]
+        if not dims:
+            return array
+        stranger, copies = self.stranger(kind), self.copies[kind.sort]
+        found = array
+        for dim in dims:
+            found = np.concatenate([found, found.take([stranger], axis=dim)], axis=dim)
+        if copies > 1 and len(dims) > 1:
+            self._untangle(found, array, dims, stranger, copies)
+        return found
+
+    def _untangle(
+        self, new: Array, old: Array, dims: list[int], stranger: int, copies: int
+    ) -> None:
+        """Two who are different were two different strangers."""
+        last = new.shape[dims[0]] - 1
+        twins = range(stranger, stranger + copies)
+        for count in range(1, len(dims)):
+            for mine in itertools.combinations(dims, count):
+                others = [d for d in dims if d not in mine]
+                for places in itertools.product(range(last), repeat=len(others)):
+                    if stranger not in places:
+                        continue
+                    free = next(t for t in twins if t not in places)
+                    target: list[Any] = [slice(None)] * new.ndim
+                    source: list[Any] = [slice(None)] * new.ndim
+                    for dim, place in zip(others, places, strict=True):
+                        target[dim] = source[dim] = place
+                    for dim in mine:
+                        target[dim], source[dim] = last, free
+                    new[tuple(target)] = old[tuple(source)]

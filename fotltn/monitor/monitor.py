@@ -1,0 +1,378 @@
+"""A monitor: a theory, and a trace that comes step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from fotltn.errors import DataError, LimitError
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedAxiom, CheckedTheory
+from fotltn.logic.check import check as check_theory
+from fotltn.monitor.cells import NEVER, Columns
+from fotltn.monitor.checks import Checked
+from fotltn.monitor.crisp import Crisp
+from fotltn.monitor.domain import MOST_MARKS, Array, Domain
+from fotltn.monitor.graded import Graded
+from fotltn.monitor.history import History
+from fotltn.monitor.intake import Arrival, Intake, fixed_sorts
+from fotltn.monitor.judge import LOST, SURE, TRUE_NOW, Judge
+from fotltn.monitor.limits import Limits
+from fotltn.monitor.normal import nnf, outer
+from fotltn.monitor.reader import Stretch
+from fotltn.monitor.series import GrowingError
+from fotltn.monitor.states import State, States, Value
+from fotltn.monitor.steps import Fact, Header, Step, wrong
+from fotltn.monitor.strangers import axes_of, tells_apart
+from fotltn.monitor.verdicts import Outcome, Verdict
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
+from fotltn.syntax.theory import Theory
+from fotltn.tree import postorder
+
+#: Which values of axioms are kept up to date.
+Keep = Literal["all", "constant", "none"]
+
+_CELLS = 1 << 21  # of the tables of steps that are taken at once
+_MOST_STEPS = 1024
+
+
+class Monitor:
+    """Follows the axioms of a theory on one trace."""
+
+    def __init__(
+        self,
+        theory: Theory | CheckedTheory,
+        *,
+        entities: Mapping[str, Sequence[str]] | None = None,
+        header: Header | None = None,
+        horizon: int | None = None,
+        semantics: str | Semantics = STABLE_PRODUCT,
+        threshold: float = 0.5,
+        values: Keep = "constant",
+        like: Monitor | None = None,
+    ) -> None:
+        """Begin before the first step.
+
+        Args:
+            theory: what to follow.
+            entities: names by sort of those who are known before. Others may come.
+            header: the same with static facts and values, in place of `entities`.
+            horizon: the number of steps of the trace, if it is known.
+            semantics: of the values of axioms.
+            threshold: for verdicts, the degree from which on a fact is true.
+            values: which values of axioms to keep: those that need constant memory, all, or none.
+            like: another monitor, of the same theory, whose automata are used. For many traces.
+
+        Raises:
+            DataError: the header does not fit the theory.
+        """
+        checked = check_theory(theory) if isinstance(theory, Theory) else theory
+        if horizon is not None and horizon < 1:
+            raise DataError(f"a trace has at least one step, so the horizon is not {horizon}")
+        if not 0 < threshold <= 1:
+            raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+        self.theory, self.signature = checked, checked.signature
+        self.semantics = named(semantics) if isinstance(semantics, str) else semantics
+        self.horizon, self.threshold = horizon, threshold
+        header = header or Header(entities=entities or {})
+        self.domain = _domain(checked, fixed_sorts(checked.signature, header))
+        used = _used(checked)
+        self.columns = Columns(self.domain, self.signature, sorted(used))
+        graded = values != "none" and not self.semantics.boolean
+        hard = _guarding(checked) if graded else frozenset[str]()
+        self.intake = Intake(self.signature, self.domain, self.columns, used, hard)
+        self.history = History(self.signature, self.columns, self.intake)
+        table = None if like is None else like.crisp.table
+        self.crisp: Crisp = Crisp(self.signature, self.columns, self.intake.relations, table)
+        outcome = Outcome(self.domain, self.signature, self.intake.relations)
+        self.judge = Judge(self.crisp, outcome)
+        self.graded = Graded(self.signature, self.semantics, self.domain, self.intake)
+        self.limits = Limits(self.graded)
+        self.growing: dict[str, str] = {}
+        self.valueless: dict[str, str] = {}
+        self.count = 0
+        self.ended = False
+        self._rows: Array = np.zeros(0, dtype=np.intp)
+        self._arrived = True
+        self._waiting: list[tuple[dict[int, float], dict[str, Array]]] = []
+        self.intake.header(header)
+        for axiom in checked.axioms:
+            self._follow(axiom)
+            if graded:
+                self._grade(axiom, values)
+        self._last = tuple(State(a.name, Verdict.OPEN, None, {}, None) for a in checked.axioms)
+        self._numbers: list[int] = []
+        self._codes: list[int] = []
+        self._open: list[list[State]] = []
+
+    def _begin(self, step: Step, checked: Sequence[Checked]) -> None:
+        """Number those who are there from the start, and put automata into their first states."""
+        self.intake.begin(step, checked)
+        for name, reason in self.crisp.begin(self._fixed()).items():
+            self.growing[name] = reason
+            self.history.add(name, next(a.formula for a in self.theory.axioms if a.name == name))
+        self.judge.renew()
+        names = [s.axiom for s in self._last]
+        self._numbers = [names.index(a.name) for a in self.crisp.axioms]
+        self._codes = [-1] * len(self._numbers)
+        self._open = [
+            [replace(self._last[n], now=now) for now in (False, True)] for n in self._numbers
+        ]
+
+    def _follow(self, axiom: CheckedAxiom) -> None:
+        """Choose how an axiom is followed: by automata, or by the whole history at the end."""
+        tree = outer(nnf(axiom.formula))
+        try:
+            if tree is None:
+                raise LimitError("a quantifier inside of time has the future beneath it")
+            self.crisp.add(axiom.name, tree)
+        except LimitError as error:
+            self.growing[axiom.name] = error.diagnostics[0].message
+            self.history.add(axiom.name, axiom.formula)
+
+    def _grade(self, axiom: CheckedAxiom, values: Keep) -> None:
+        """Choose how the value of an axiom is known: by totals, by the history, or not at all."""
+        try:
+            self.graded.add(axiom.name, axiom.formula)
+        except GrowingError as error:
+            self.valueless[axiom.name] = str(error)
+            if values == "all":
+                self.history.add(axiom.name, axiom.formula)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def step(self, facts: Iterable[Fact] | Step = (), values: Iterable[Fact] = ()) -> States:
+        """Go on by one step.
+
+        Args:
+            facts: what is true: a predicate with its arguments, and a degree if that is not 1;
+                or all of a step. What is not stated is false.
+            values: the values of functions that change.
+
+        Raises:
+            DataError: a fact does not fit the theory. The monitor is as before.
+        """
+        step = facts if isinstance(facts, Step) else Step(tuple(facts), tuple(values))
+        (found,) = self.steps([step])
+        return found
+
+    def steps(self, steps: Iterable[Step]) -> Iterator[States]:
+        """Go on by many steps, several at a time, which is faster."""
+        for step in steps:
+            try:
+                yield from self._take(step)
+            except DataError:
+                yield from self._flush()
+                raise
+            if len(self._waiting) >= self._room():
+                yield from self._flush()
+        yield from self._flush()
+
+    def finish(self) -> States:
+        """The verdicts on the whole trace. No steps come after that.
+
+        Raises:
+            DataError: there was no step.
+        """
+        if self.count == 0:
+            raise DataError("a trace has at least one step, but there was none")
+        self.ended = True
+        return States(self.count - 1, self._final(self.crisp.rows))
+
+    def values(self) -> dict[str, Value]:
+        """The value of each axiom if the trace ended now, and between which values it may end.
+
+        Raises:
+            DataError: there was no step.
+        """
+        if self.count == 0:
+            raise DataError("a trace has at least one step, but there was none")
+        now = self.graded.values()
+        now |= self.history.values(
+            [n for n in self.valueless if n in self.history.formulas],
+            self.semantics,
+            threshold=self.threshold,
+        )
+        limits = {n: (v, v) for n, v in now.items()} if self.ended else {}
+        limits = limits or self.limits.bounds(self.horizon)
+        return {
+            a.name: Value(now.get(a.name), *limits.get(a.name, (0.0, 1.0)))
+            for a in self.theory.axioms
+            if a.name in now or a.name in self.valueless
+        }
+
+    def _take(self, step: Step) -> Iterator[States]:
+        """Check a step and let it wait; what is before somebody new is done first."""
+        if self.ended:
+            raise DataError("the trace has ended, so there are no more steps")
+        if isinstance(step, Header):
+            raise wrong(step, "'entities' belongs to the first line", ("entities",))
+        if self.horizon is not None and self.count + len(self._waiting) >= self.horizon:
+            raise wrong(step, f"the trace was to have {self.horizon} steps, but there are more")
+        cells = self.intake.cells(step)
+        results: dict[str, Array] = {}
+        if cells is None:
+            checked = self.intake.check(step)
+            if not self.intake.begun:
+                self._begin(step, checked)
+            elif arrivals := self.intake.arrivals(step, checked):
+                yield from self._flush()
+                for arrival in arrivals:
+                    self._arrive(arrival)
+            cells, results = self.intake.place(checked), self.intake.results(checked)
+        self._waiting.append((cells, results))
+
+    def _arrive(self, arrival: Arrival) -> None:
+        rows = self.crisp.grown(arrival.kind)
+        self.graded.grow(arrival.kind)
+        self.limits.forget()
+        self.intake.admit(arrival)
+        self.crisp.adopt(rows)
+        self.judge.renew()
+        self._arrived = True
+
+    def _fixed(self) -> Stretch:
+        """What is static, as tables of truth."""
+        static = {n: t >= self.threshold for n, t in self.intake.static.items()}
+        return Stretch(0, 1, static, self.intake.functions)
+
+    def _room(self) -> int:
+        """How many steps are taken at once."""
+        width = self.columns.width + 16 * len(self.crisp.rows)
+        return max(1, min(_MOST_STEPS, _CELLS // width))
+
+    def _flush(self) -> Iterator[States]:
+        """Do the steps that wait."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        degrees = np.zeros((len(waiting), self.columns.width))
+        for row, (cells, _) in enumerate(waiting):
+            if cells:
+                degrees[row, list(cells)] = list(cells.values())
+        degrees[:, NEVER] = 0
+        truth = degrees >= self.threshold
+        results = {n: np.concatenate([r[n] for _, r in waiting]) for n in self.intake.changing}
+        fixed = self._fixed()
+        stretch = Stretch(
+            self.count,
+            len(waiting),
+            {**fixed.predicates, **self.columns.tables(truth)},
+            {**fixed.functions, **results},
+        )
+        rows = self.crisp.run(stretch, truth)
+        if self.graded.roots:
+            self.graded.run(len(waiting), self.columns.tables(degrees), results)
+        self.history.run(degrees, results)
+        first, self.count = self.count, self.count + len(waiting)
+        yield from self._judged(first, rows)
+
+    # --- verdicts -----------------------------------------------------------------------------
+
+    def _judged(self, first: int, rows: Array) -> Iterator[States]:
+        """The states after each step; where no automaton moves, they are as before."""
+        moved = np.ones(len(rows), dtype=np.bool_)
+        moved[1:] = (rows[1:] != rows[:-1]).any(1)
+        if not self._arrived:
+            moved[0] = bool((rows[0] != self._rows).any())
+        self._arrived = False
+        self._rows = rows[-1].copy()
+        codes = iter(self.judge.codes(rows[moved]).tolist())
+        states = list(self._last)
+        for row, new in enumerate(moved.tolist()):
+            step = first + row
+            if new and self._renew(step, next(codes), states, rows[row]):
+                self._last = tuple(states)
+            if step + 1 == self.horizon:
+                self._last = self._final(rows[row])
+            yield States(step, self._last)
+
+    def _renew(self, step: int, codes: list[int], states: list[State], rows: Array) -> bool:
+        """Bring states up to date; whether any of them changed."""
+        if codes == self._codes:
+            return False
+        changed = False
+        for number, code in enumerate(codes):
+            at = self._numbers[number]
+            if states[at].verdict is not Verdict.OPEN or code == self._codes[number]:
+                continue
+            changed = True
+            axiom = self.crisp.axioms[number]
+            if code == LOST:
+                binding = self.judge.blame(axiom, rows, ended=False)
+                states[at] = State(axiom.name, Verdict.VIOLATED, False, binding, step)
+            elif code == SURE:
+                states[at] = State(axiom.name, Verdict.SATISFIED, True, {}, step)
+            else:
+                states[at] = self._open[number][code]
+        self._codes = codes
+        return changed
+
+    def _final(self, rows: Array) -> tuple[State, ...]:
+        """The states if the trace ends here."""
+        axioms = {a.name: a for a in self.crisp.axioms}
+        codes = dict(zip(axioms, self.judge.codes(rows[None])[0].tolist(), strict=True))
+        truth = self.history.truth(self.growing, threshold=self.threshold)
+        states = []
+        for state in self._last:
+            if state.verdict is not Verdict.OPEN:
+                states.append(state)
+                continue
+            name = state.axiom
+            now = codes[name] == TRUE_NOW if name in codes else truth[name]
+            binding: dict[str, str] = {}
+            if not now and name in axioms:
+                binding = self.judge.blame(axioms[name], rows, ended=True)
+            verdict = Verdict.SATISFIED if now else Verdict.VIOLATED
+            states.append(State(name, verdict, now, binding, None))
+        return tuple(states)
+
+
+def _used(theory: CheckedTheory) -> set[str]:
+    """The predicates of axioms."""
+    found = set()
+    for axiom in theory.axioms:
+        for node in postorder(axiom.formula):
+            match node:
+                case c.Atom(name):
+                    found.add(name)
+    return found
+
+
+def _guarding(theory: CheckedTheory) -> frozenset[str]:
+    """The predicates of guards."""
+    found = set()
+    for axiom in theory.axioms:
+        for node in postorder(axiom.formula):
+            if isinstance(node, c.Quantifier) and node.guard is not None:
+                found |= {n.predicate for n in postorder(node.guard) if isinstance(n, c.Atom)}
+    return frozenset(found)
+
+
+def _domain(theory: CheckedTheory, fixed: set[str]) -> Domain:
+    """Constants, and strangers of the sorts that may grow, as many as axioms can tell apart."""
+    signature = theory.signature
+    copies: dict[str, int] = {}
+    marks: dict[str, tuple[str, ...]] = {}
+    used = _used(theory)
+    for sort in signature.sorts:
+        if sort in fixed:
+            continue
+        copies[sort] = max(
+            (axes_of(a.formula, sort) for a in theory.axioms if tells_apart(a.formula, sort)),
+            default=1,
+        )
+        own = [n for n, d in signature.predicates.items() if d.static and d.sorts == (sort,)]
+        own = [n for n in own if n in used]
+        marks[sort] = tuple(own) if len(own) <= MOST_MARKS else ()
+    domain = Domain(copies, marks, {sort: {} for sort in signature.sorts})
+    named_ = [(d.sort, d.name) for d in signature.constants.values()]
+    for axiom in theory.axioms:
+        named_ += [(n.sort, n.name) for n in postorder(axiom.formula) if isinstance(n, c.Constant)]
+    for sort, name in named_:
+        if name not in domain.names[sort]:
+            domain.add(sort, name)
+    return domain

@@ -1,0 +1,351 @@
+"""Formulas as a monitor reads them: negation only at atoms, quantifiers outside of time.
+
+All of it is two-valued: the laws that are used here do not hold for degrees.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fotltn.algebra.expr import free_axes
+from fotltn.logic import core as c
+from fotltn.tree import children, fold, postorder, transform
+
+TRUE, FALSE = c.Truth(True), c.Truth(False)
+
+_MOST_PARTS = 64  # of a formula that is multiplied out
+_MOST_PASSES = 32  # of pushing quantifiers inwards
+
+
+def both(a: c.Formula, b: c.Formula) -> c.Formula:
+    """`a & b`, without constants."""
+    if FALSE in (a, b):
+        return FALSE
+    return b if a == TRUE else a if b == TRUE or a == b else c.And(a, b)
+
+
+def either(a: c.Formula, b: c.Formula) -> c.Formula:
+    """`a | b`, without constants."""
+    if TRUE in (a, b):
+        return TRUE
+    return b if a == FALSE else a if b == FALSE or a == b else c.Or(a, b)
+
+
+def nnf(formula: c.Formula) -> c.Formula:
+    """Negation normal form: ¬ at atoms only; ∧, ∨, quantifiers without guards, X and U, and duals.
+
+    `F a` is `true U a`, `G a` is `false R a`, and a guard is part of the body.
+    """
+    return fold(formula, _both_signs)[0]
+
+
+Signs = tuple[c.Formula, c.Formula]
+
+
+def _both_signs(node: c.Core, below: list[Signs]) -> Signs:
+    """A formula in normal form, and its negation."""
+    match node:
+        case c.Truth(value):
+            return c.Truth(value), c.Truth(not value)
+        case c.Not():
+            return below[0][1], below[0][0]
+        case c.And():
+            (a, not_a), (b, not_b) = below
+            return both(a, b), either(not_a, not_b)
+        case c.Or():
+            (a, not_a), (b, not_b) = below
+            return either(a, b), both(not_a, not_b)
+        case c.Implies():
+            (a, not_a), (b, not_b) = below
+            return either(not_a, b), both(a, not_b)
+        case c.Quantifier(universal, axes):
+            a, not_a = below[-1]
+            if len(below) == 2:
+                g, not_g = below[0]
+                a = either(not_g, a) if universal else both(g, a)
+                not_a = both(g, not_a) if universal else either(not_g, not_a)
+            return (
+                c.Quantifier(universal, axes, None, a),
+                c.Quantifier(not universal, axes, None, not_a),
+            )
+        case c.Shift(_, steps, past, weak):
+            a, not_a = below[0]
+            if steps == 0:
+                return a, not_a
+            return c.Shift(a, steps, past, weak), c.Shift(not_a, steps, past, not weak)
+        case c.Aggregate(universal, _, window, past):
+            a, not_a = below[0]
+            return (
+                _until(universal, c.Truth(not universal), a, window, past),
+                _until(not universal, c.Truth(universal), not_a, window, past),
+            )
+        case c.Until(dual, _, _, window, past):
+            (a, not_a), (b, not_b) = below
+            return (
+                _until(dual, a, b, window, past),
+                _until(not dual, not_a, not_b, window, past),
+            )
+        case c.Formula():
+            return node, c.Not(node)
+    return node, node  # type: ignore[return-value]
+
+
+def _until(
+    dual: bool, left: c.Formula, right: c.Formula, window: c.Window, past: bool
+) -> c.Formula:
+    if right == c.Truth(dual) or (window.high is not None and window.high < window.low):
+        return c.Truth(dual)
+    return right if window == c.Window(0, 0) else c.Until(dual, left, right, window, past)
+
+
+def looks_ahead(node: c.Core) -> bool:
+    """Whether a node is an operator of the future."""
+    match node:
+        case c.Shift(_, _, past) | c.Until(_, _, _, _, past) | c.Aggregate(_, _, _, past):
+            return not past
+        case c.Edge(past):
+            return not past
+    return False
+
+
+def is_temporal(node: c.Core) -> bool:
+    """Whether a node is a temporal operator."""
+    return isinstance(node, c.Shift | c.Until | c.Aggregate | c.Edge)
+
+
+def having(formula: c.Core, test: Callable[[c.Core], bool]) -> set[c.Core]:
+    """The parts of a formula that have a node of some kind."""
+    found: set[c.Core] = set()
+    for node in postorder(formula):
+        if test(node) or any(child in found for child in children(node)):
+            found.add(node)
+    return found
+
+
+# --- quantifiers outside of time -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A formula in which no quantifier has the future beneath it, for each binding of axes."""
+
+    formula: c.Formula
+    axes: tuple[c.Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """All (`universal`) or some of the parts."""
+
+    universal: bool
+    parts: tuple[Outer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """All (`universal`) or some of the bindings of axes."""
+
+    universal: bool
+    axes: tuple[c.Axis, ...]
+    body: Outer
+
+
+Outer = Leaf | Join | Over
+
+
+def outer(formula: c.Formula) -> Outer | None:
+    """A formula in normal form as quantifiers and connectives over leaves, read at time 0.
+
+    Quantifiers are pulled out of time (`G forall` is `forall G`) or, within it, pushed inwards
+    (`exists F` is `F exists`). Where neither helps, as in `G exists x. G P(x)`, there is none.
+    """
+    prefix: list[c.Quantifier] = []
+    while isinstance(formula, c.Quantifier):
+        prefix.append(formula)
+        formula = formula.body
+    found = _outer(formula)
+    for node in reversed(prefix):
+        found = None if found is None else Over(node.universal, node.axes, found)
+    return found
+
+
+def _outer(formula: c.Formula) -> Outer | None:
+    stuck = _stuck(formula)
+    splits: dict[c.Core, _Split] = {}
+
+    def visit(node: c.Core, below: list[Outer | c.Core | None]) -> Outer | c.Core | None:
+        if not isinstance(node, c.Formula):
+            return node
+        splits[node] = _split(node, splits) if node in stuck else _whole(node)
+        if node not in stuck:
+            return node
+        parts = [_leaf(b) if isinstance(b, c.Formula) else b for b in below]
+        if isinstance(node, c.And | c.Or | c.Quantifier) and None in parts:
+            return None
+        match node:
+            case c.And() | c.Or():
+                return Join(isinstance(node, c.And), tuple(parts))  # type: ignore[arg-type]
+            case c.Quantifier(universal, axes):
+                return Over(universal, axes, parts[-1])  # type: ignore[arg-type]
+        return _pulled(splits[node]) or _pushed(node)
+
+    found = fold(formula, visit)
+    return _leaf(found) if isinstance(found, c.Formula) else found  # type: ignore[return-value]
+
+
+def _leaf(formula: c.Formula) -> Leaf:
+    return Leaf(formula, tuple(sorted(free_axes(formula), key=str)))
+
+
+def _stuck(formula: c.Formula) -> set[c.Core]:
+    """The parts in which some quantifier has the future beneath it."""
+    found: set[c.Core] = set()
+
+    def visit(node: c.Core, below: list[tuple[bool, bool]]) -> tuple[bool, bool]:
+        later = looks_ahead(node) or any(a for a, _ in below)
+        bad = any(b for _, b in below) or (isinstance(node, c.Quantifier) and later)
+        if bad:
+            found.add(node)
+        return later, bad
+
+    fold(formula, visit)
+    return found
+
+
+Part = tuple[tuple[c.Axis, ...], c.Formula]
+
+
+class _Split(NamedTuple):
+    """A formula as `∧ᵢ ∀ axesᵢ. partᵢ`, and as `∨ᵢ ∃ axesᵢ. partᵢ`."""
+
+    all: list[Part]
+    some: list[Part]
+
+
+def _whole(node: c.Formula) -> _Split:
+    return _Split([((), node)], [((), node)])
+
+
+def _split(node: c.Formula, known: dict[c.Core, _Split]) -> _Split:
+    plain = _whole(node)
+    match node:
+        case c.And(left, right):
+            a, b = known[left], known[right]
+            return _bounded(_Split(a.all + b.all, _pairs(a.some, b.some, both)), plain)
+        case c.Or(left, right):
+            a, b = known[left], known[right]
+            return _bounded(_Split(_pairs(a.all, b.all, either), a.some + b.some), plain)
+        case c.Quantifier(universal, axes, _, body):
+            inner = known[body].all if universal else known[body].some
+            parts = [((*axes, *own), part) for own, part in inner]
+            return _Split(parts, plain.some) if universal else _Split(plain.all, parts)
+        case c.Until(True, left, right, window, past):
+            parts = [(own, _until(True, left, p, window, past)) for own, p in known[right].all]
+            return _Split(parts, plain.some)
+        case c.Until(False, left, right, window, past):
+            parts = [(own, _until(False, left, p, window, past)) for own, p in known[right].some]
+            return _Split(plain.all, parts)
+        case c.Shift(arg, steps, past, weak):
+            # X a = X true ∧ WX a, and WX a = WX false ∨ X a: these move ∀ and ∃ out of either.
+            every = [(own, c.Shift(p, steps, past, True)) for own, p in known[arg].all]
+            some = [(own, c.Shift(p, steps, past, False)) for own, p in known[arg].some]
+            if not weak:
+                every = [((), c.Shift(TRUE, steps, past, False)), *every]
+            else:
+                some = [((), c.Shift(FALSE, steps, past, True)), *some]
+            return _Split(every, some)  # type: ignore[arg-type]
+    return plain
+
+
+def _bounded(split: _Split, plain: _Split) -> _Split:
+    return _Split(
+        split.all if len(split.all) <= _MOST_PARTS else plain.all,
+        split.some if len(split.some) <= _MOST_PARTS else plain.some,
+    )
+
+
+def _pairs(
+    first: list[Part], second: list[Part], join: Callable[[c.Formula, c.Formula], c.Formula]
+) -> list[Part]:
+    found = []
+    for (axes, a), (more, b) in itertools.product(first, second):
+        new, renamed = _apart(more, b, set(axes))
+        found.append(((*axes, *new), join(a, renamed)))
+    return found
+
+
+def _apart(
+    axes: tuple[c.Axis, ...], formula: c.Formula, taken: set[c.Axis]
+) -> tuple[tuple[c.Axis, ...], c.Formula]:
+    """The same with other names for axes that are taken: `a <-> b` has each quantifier twice."""
+    if not taken & set(axes):
+        return axes, formula
+    fresh = {a: c.Axis(f"{a.name}'", a.sort, a.relation) for a in axes if a in taken}
+
+    def rule(node: c.Core) -> c.Core:
+        match node:
+            case c.Variable(axis, sort, column) if axis in fresh:
+                return c.Variable(fresh[axis], sort, column)
+        return node
+
+    renamed = transform(formula, rule)
+    return _apart(tuple(fresh.get(a, a) for a in axes), renamed, taken)
+
+
+def _pulled(split: _Split) -> Outer | None:
+    for universal, parts in ((True, split.all), (False, split.some)):
+        if any(_stuck(part) for _, part in parts):
+            continue
+        made: list[Outer] = []
+        for axes, part in parts:
+            leaf = _leaf(part)
+            made.append(Over(universal, axes, leaf) if axes else leaf)
+        return made[0] if len(made) == 1 else Join(universal, tuple(made))
+    return None
+
+
+def _pushed(node: c.Formula) -> Outer | None:
+    for _ in range(_MOST_PASSES):
+        if not _stuck(node):
+            return _leaf(node)
+        inner = transform(node, _inwards)
+        if inner == node:
+            return None
+        node = inner
+    return None
+
+
+def _inwards(node: c.Core) -> c.Core:
+    """A quantifier one operator further in, if that operator lets it."""
+    if not isinstance(node, c.Quantifier) or not having(node.body, looks_ahead):
+        return node
+    universal, axes = node.universal, node.axes
+    narrow, wide = (either, both) if universal else (both, either)
+    some_entity = c.Quantifier(universal, axes, None, c.Truth(not universal))
+
+    def inside(part: c.Formula) -> c.Formula:
+        if _free(part, axes):
+            return narrow(part, some_entity)
+        return c.Quantifier(universal, axes, None, part)
+
+    match node.body:
+        case c.And(a, b) if universal:
+            return wide(inside(a), inside(b))
+        case c.Or(a, b) if not universal:
+            return wide(inside(a), inside(b))
+        case c.And(a, b) | c.Or(a, b) if _free(a, axes) or _free(b, axes):
+            apart, rest = (a, b) if _free(a, axes) else (b, a)
+            return narrow(apart, inside(rest))
+        case c.Until(dual, a, b, window, past) if dual == universal and _free(a, axes):
+            return _until(dual, a, inside(b), window, past)
+        case c.Shift(arg, steps, past, weak):
+            moved = c.Shift(inside(arg), steps, past, weak)
+            return moved if weak == universal else narrow(some_entity, moved)
+    return node
+
+
+def _free(part: c.Formula, axes: tuple[c.Axis, ...]) -> bool:
+    return not free_axes(part) & set(axes)

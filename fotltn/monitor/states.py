@@ -1,0 +1,74 @@
+"""What a monitor says after a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.monitor.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of an axiom after a step.
+
+    Args:
+        axiom: its name.
+        verdict: what is certain, whatever comes.
+        now: whether it would be true if the trace ended here. None if only the whole history
+            tells; then it is known at the end.
+        binding: the entities that break it, by variable, if the verdict is that it is violated.
+        decided: the step at which the verdict was certain; None if it is open, or if only the end
+            of the trace told.
+    """
+
+    axiom: str
+    verdict: Verdict
+    now: bool | None
+    binding: Mapping[str, str]
+    decided: int | None
+
+    def as_dict(self) -> dict[str, object]:
+        """The state for machines."""
+        return {
+            "axiom": self.axiom,
+            "verdict": str(self.verdict),
+            "now": self.now,
+            "binding": dict(self.binding),
+            "decided": self.decided,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What is known of all axioms after a step."""
+
+    step: int
+    states: tuple[State, ...]
+
+    def __iter__(self) -> Iterator[State]:
+        return iter(self.states)
+
+    def __getitem__(self, axiom: str) -> State:
+        for state in self.states:
+            if state.axiom == axiom:
+                return state
+        names = [s.axiom for s in self.states]
+        hint = did_you_mean(axiom, names) or f"there are {listing(names)}"
+        raise DataError(f"the theory has no axiom '{axiom}'; {hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The degree of an axiom.
+
+    Args:
+        now: if the trace ended here. None if only the whole history tells, which is not kept.
+        low: the lowest that it may have at the end, whatever comes.
+        high: the highest.
+    """
+
+    now: float | None
+    low: float
+    high: float

@@ -1,0 +1,249 @@
+"""Steps of a trace as a monitor takes them: from Python, from lines of JSON, or from facts."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing
+from fotltn.grounding.collect import EVERY
+from fotltn.grounding.facts import Facts, Rows
+from fotltn.logic.core import REAL
+from fotltn.logic.signature import Signature
+
+Fact = Sequence[Any]
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of input, that errors can point into."""
+
+    name: str
+    number: int
+    text: str
+
+    def span(self, path: Path = ()) -> Span:
+        """Where the value is that a path of keys and places leads to."""
+        start, end = _locate(self.text, path)
+        above = "\n" * (self.number - 1)
+        return Span(Source(self.name, above + self.text), start + len(above), end + len(above))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is true at a point: facts, and the values of functions that change.
+
+    Args:
+        facts: predicates with their arguments, and a degree if that is not 1.
+        values: functions with their arguments and result.
+        line: where it was read.
+    """
+
+    facts: Sequence[Fact] = ()
+    values: Sequence[Fact] = ()
+    line: Line | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header(Step):
+    """What is known before the first step: entities, static facts and values, relations.
+
+    Args:
+        facts: static predicates, and the tuples of relations.
+        values: static functions.
+        line: where it was read.
+        entities: names by sort.
+        closed: whether no other entities will come.
+        default: the value of a function that gives numbers, where none is stated. Without it, all
+            values are stated, and all entities that functions take are named.
+    """
+
+    entities: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    closed: bool = False
+    default: float | None = None
+
+
+def wrong(step: Step, message: str, path: Path = (), hint: str | None = None) -> DataError:
+    """An error at a place of a step."""
+    if step.line is not None:
+        return DataError(Diagnostic(message, step.line.span(path), hint))
+    item: Any = None
+    if len(path) > 1 and path[0] in ("facts", "values"):
+        item = getattr(step, str(path[0]))[int(path[1])]
+    return DataError(Diagnostic(message if item is None else f"{item!r}: {message}", hint=hint))
+
+
+# --- lines of JSON ---------------------------------------------------------------------------
+
+_KEYS = ("facts", "values", "entities", "closed", "default")
+
+
+def read_line(line: Line) -> Step:
+    """A step, or a header (which has the key `entities`), from a line of JSON.
+
+    Raises:
+        DataError: it is no JSON, or no step.
+    """
+    try:
+        value = json.loads(line.text)
+    except json.JSONDecodeError as error:
+        above = "\n" * (line.number - 1)
+        at = len(above) + min(error.pos, len(line.text))
+        span = Span(Source(line.name, above + line.text), at, at + 1)
+        hint = 'each line is an object such as {"facts": [["Stop", "ego"]]}'
+        raise DataError(Diagnostic(f"this is no JSON: {_lower(error.msg)}", span, hint)) from None
+    except RecursionError:
+        raise DataError(Diagnostic("this is nested too deep", line.span())) from None
+    bare = Step(line=line)
+    if not isinstance(value, dict):
+        raise wrong(bare, "a step is an object with the key 'facts'")
+    for key in value:
+        if key not in _KEYS:
+            hint = did_you_mean(key, _KEYS) or f"there are {listing(_KEYS)}"
+            raise wrong(bare, f"unknown key '{key}'", (key,), hint)
+    for key in ("facts", "values"):
+        if not isinstance(value.get(key, []), list):
+            raise wrong(bare, f"'{key}' is a list", (key,))
+    facts, values = value.get("facts", []), value.get("values", [])
+    if "entities" not in value:
+        for key in ("closed", "default"):
+            if key in value:
+                raise wrong(bare, f"'{key}' goes with 'entities'", (key,))
+        return Step(facts, values, line)
+    closed = value.get("closed", False)
+    if not isinstance(closed, bool):
+        raise wrong(bare, "'closed' is true or false", ("closed",))
+    if not isinstance(value["entities"], dict):
+        raise wrong(bare, "'entities' is an object: a list of names for each sort", ("entities",))
+    default = value.get("default")
+    if default is not None and not is_number(default):
+        raise wrong(bare, "'default' is a finite number", ("default",))
+    return Header(facts, values, line, value["entities"], closed, default)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value from JSON is a finite number."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
+
+
+def _locate(text: str, path: Path) -> tuple[int, int]:
+    """The start and end of what a path leads to in a valid JSON text, or of what is nearest.
+
+    An unknown key is found where it stands, as is the value of a known one.
+    """
+    tokens = [(m.group(), m.start(), m.end()) for m in _TOKEN.finditer(text)]
+    if not tokens:
+        return 0, max(1, len(text))
+    here: list[str | int | None] = []
+    best = (0, tokens[0][1], tokens[-1][2])
+    opened: list[int] = []
+
+    def matched() -> int:
+        if len(here) > len(path):
+            return 0
+        same = all(a == b for a, b in zip(here, path, strict=False))
+        return len(here) if same else 0
+
+    for number, (token, start, end) in enumerate(tokens):
+        is_key = bool(here) and number + 1 < len(tokens) and tokens[number + 1][0] == ":"
+        if is_key and token.startswith('"'):
+            here[-1] = json.loads(token)
+            if list(path) == here and path[-1] not in _KEYS:
+                return start, end
+            continue
+        if token in "[{":
+            if matched() > best[0]:
+                best = (matched(), start, _closing(tokens, number))
+            opened.append(number)
+            here.append(0 if token == "[" else None)
+        elif token in "]}":
+            opened.pop()
+            here.pop()
+        elif token == "," and here and isinstance(here[-1], int):
+            here[-1] += 1
+        elif token not in ",:" and matched() > best[0]:
+            best = (matched(), start, end)
+    return best[1], best[2]
+
+
+def _closing(tokens: list[tuple[str, int, int]], number: int) -> int:
+    depth = 0
+    for token, _, end in tokens[number:]:
+        depth += (token in "[{") - (token in "]}")
+        if depth == 0:
+            return end
+    return tokens[-1][2]
+
+
+# --- facts -----------------------------------------------------------------------------------
+
+
+def steps_of(
+    facts: Facts, signature: Signature, trace: int = 0, *, declare: bool = True
+) -> tuple[Header, list[Step]]:
+    """A trace of facts as the steps of a monitor, so that the two can be compared.
+
+    Args:
+        facts: as they are read from tables.
+        signature: what they are about.
+        trace: the number of the trace.
+        declare: name all entities of the trace in the header. Otherwise they come when they are
+            first mentioned.
+    """
+    names: dict[str, list[str]] = {
+        sort: list(facts.local[sort][trace] if sort in facts.local else facts.entities[sort])
+        for sort in signature.sorts
+    }
+    static: dict[str, list[Fact]] = {"facts": [], "values": []}
+    steps: list[dict[str, list[Fact]]] = [
+        {"facts": [], "values": []} for _ in range(facts.lengths[trace])
+    ]
+    for symbol, rows in facts.rows.items():
+        for time, fact, is_value in _rows(symbol, rows, signature, names, trace):
+            where = static if time < 0 else steps[time]
+            where["values" if is_value else "facts"].append(fact)
+    # As tables have it, functions are 0 where those who come and go are not there.
+    default = 0.0 if facts.present else None
+    return (
+        Header(
+            static["facts"], static["values"], entities=names if declare else {}, default=default
+        ),
+        [Step(s["facts"], s["values"]) for s in steps],
+    )
+
+
+def _rows(
+    symbol: str, rows: Rows, signature: Signature, names: dict[str, list[str]], trace: int
+) -> Iterator[tuple[int, Fact, bool]]:
+    function = signature.functions.get(symbol)
+    paired = symbol in signature.relations
+    if paired:
+        sorts = signature.relations[symbol].sorts
+    else:
+        sorts = function.sorts if function else signature.predicates[symbol].sorts
+    here = np.isin(rows.trace, (trace, EVERY)) | paired
+    own = rows.take(np.flatnonzero(here))
+    for args, time, value in zip(
+        own.args.tolist(), own.time.tolist(), own.value.tolist(), strict=True
+    ):
+        called = [names[s][n] for s, n in zip(sorts, args, strict=True)]
+        if function is None:
+            tail = [] if paired or value == 1 else [value]
+        else:
+            tail = [value if function.result == REAL else names[function.result][int(value)]]
+        yield time, (symbol, *called, *tail), function is not None

@@ -1,0 +1,129 @@
+"""Aggregations that are added to: sums of powers with a count, or folds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fotltn.semantics.config import Aggregation, PMean, Semantics
+from fotltn.semantics.connectives import away_from_one, away_from_zero
+from fotltn.semantics.operators import Operators
+
+_ENDLESS = 1 << 62  # as good as infinitely many
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How F or ∃ (or, if `universal`, G or ∀) aggregates under a semantics."""
+
+    ops: Operators
+    semantics: Semantics
+    how: Aggregation
+    universal: bool
+    time: bool
+
+    @property
+    def mean(self) -> float | None:
+        """The exponent, if it is a mean and no extreme."""
+        return self.how.p if isinstance(self.how, PMean) and self.how.p < math.inf else None
+
+    def error(self, u: Tensor) -> Tensor:
+        """What the powers of a mean are of."""
+        epsilon = self.semantics.epsilon
+        return 1 - away_from_one(u, epsilon) if self.universal else away_from_zero(u, epsilon)
+
+    def value(self, mean: Tensor) -> Tensor:
+        """The degree of a mean of such powers."""
+        return 1 - mean if self.universal else mean
+
+    def empty(self, shape: tuple[int, ...]) -> Total:
+        """The aggregation over nothing."""
+        nothing = torch.full(shape, float(self.universal), dtype=torch.float64)
+        if self.mean is None:
+            return Total(self, self.ops.enter(nothing), torch.zeros(shape), torch.zeros(shape))
+        zero = torch.zeros(shape, dtype=torch.float64)
+        return Total(self, zero, zero.clone(), zero.clone())
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """An aggregation so far.
+
+    Args:
+        rule: what aggregates.
+        total: of a mean, the sum of powers of what is added, relative to the largest; of a fold,
+            its value.
+        top: of a mean, the largest of what is added.
+        count: how many were added.
+    """
+
+    rule: Rule
+    total: Tensor
+    top: Tensor
+    count: Tensor
+
+    def plus(self, u: Tensor, mask: Tensor | None = None) -> Total:
+        """The aggregation with all along the last dimension, or those that a mask keeps."""
+        kept = torch.ones_like(u) if mask is None else mask.to(u.dtype).expand(u.shape)
+        count = self.count + kept.sum(-1)
+        p = self.rule.mean
+        if p is None:
+            whole = torch.cat([self.total.unsqueeze(-1), u], -1)
+            every = torch.cat([torch.ones_like(kept[..., :1]), kept], -1).bool()
+            return Total(self.rule, self._fold(whole, every), self.top, count)
+        found = self.rule.error(u) * kept
+        if not u.shape[-1]:
+            return self
+        top = torch.maximum(self.top, found.amax(-1))
+        unit = torch.where(top > 0, top, 1.0)
+        old = self.total * (self.top / unit) ** p
+        return Total(self.rule, old + ((found / unit.unsqueeze(-1)) ** p).sum(-1), top, count)
+
+    def repeated(self, u: Tensor, times: float) -> Total:
+        """The aggregation with a degree so many times more; `inf` is the limit."""
+        if times == 0:
+            return self
+        one = self.rule.empty(tuple(self.total.shape)).plus(u.unsqueeze(-1))
+        if self.rule.mean is not None:
+            if math.isinf(times):
+                return one
+            top = torch.maximum(self.top, one.top)
+            unit = torch.where(top > 0, top, 1.0)
+            p = self.rule.mean
+            both = self.total * (self.top / unit) ** p + times * (one.top / unit) ** p
+            return Total(self.rule, both, top, self.count + times)
+        total, power, left = self.total, one.total, int(min(times, _ENDLESS))
+        while left:
+            if left % 2:
+                total = self._fold(torch.stack([total, power], -1), None)
+            power = self._fold(torch.stack([power, power], -1), None)
+            left //= 2
+        return Total(self.rule, total, self.top, self.count + times)
+
+    def read(self) -> Tensor:
+        """The degree (under a log-space semantics, its logarithm)."""
+        p = self.rule.mean
+        if p is None:
+            return self.total
+        mean = self.total / self.count.clamp(min=1)
+        return self.rule.value(self.top * mean ** (1 / p))
+
+    def _fold(self, u: Tensor, mask: Tensor | None) -> Tensor:
+        if self.rule.time:
+            return self.rule.ops.over_time(u, self.rule.universal, mask)
+        return self.rule.ops.quantify(u, self.rule.universal, (-1,), mask)
+
+
+def over_time(ops: Operators, semantics: Semantics, universal: bool) -> Rule:
+    """How G (or F) aggregates."""
+    how = semantics.always if universal else semantics.eventually
+    return Rule(ops, semantics, how, universal, True)
+
+
+def over_entities(ops: Operators, semantics: Semantics, universal: bool) -> Rule:
+    """How ∀ (or ∃) aggregates."""
+    how = semantics.forall if universal else semantics.exists
+    return Rule(ops, semantics, how, universal, False)
