@@ -71,6 +71,9 @@ def train(
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{path}: {trained.reason}, best epoch {trained.best_epoch} of {len(trained.history)}")
     print_metrics(trained)
+    if trained.trust is not None:
+        shown = ", ".join(f"{name} {factor:.2f}" for name, factor in trained.trust.items())
+        print(f"trust in axioms: {shown}")
 
 
 def summary(model: Model, path: Path) -> dict[str, object]:
@@ -84,5 +87,6 @@ def summary(model: Model, path: Path) -> dict[str, object]:
         "best_epoch": model.best_epoch,
         "warnings": list(model.warnings),
         "axioms": model.audit().as_dict() if model.theory.axioms else None,
+        "trust": None if model.trust is None else dict(model.trust),
         "metrics": None if found is None else found.as_dict(),
     }

@@ -10,7 +10,6 @@ import torch
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
-from fotltn.grounding.features import Features
 from fotltn.learn.fit import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
@@ -28,7 +27,6 @@ from fotltn.networks.predicates import (
 from fotltn.project.config import Config, InputConfig, PredicateConfig
 from fotltn.project.world import NOTHING, InMemory, World, device_of, in_precision, read_world
 from fotltn.semantics.config import Semantics, named
-from fotltn.semantics.interpretation import Interpretation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +49,7 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     config = _completed(config, world.theory.signature)
     semantics = meaning(config)
     dtype, device = getattr(torch, config.dtype), device_of(config)
-    grounding = ground(config, world.theory.signature, world.given, world.features, world.facts)
+    grounding = ground(config, world)
     grounding = grounding.to(device=device, dtype=dtype)
     axioms = Axioms(world.theory, semantics, config.axiom_p, fused=config.compile)
     task = Task(grounding, axioms, config.objective, world.labels, config.training, world.watched)
@@ -75,17 +73,12 @@ def meaning(config: Config) -> Semantics:
 # --- networks ---------------------------------------------------------------------------------
 
 
-def ground(
-    config: Config,
-    signature: Signature,
-    given: Interpretation,
-    features: Mapping[str, Features],
-    facts: Facts,
-) -> Grounding:
+def ground(config: Config, world: World) -> Grounding:
     """The networks of a project, with initial weights by its seed."""
+    signature, facts = world.theory.signature, world.facts
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs = {
-            sort: _inputs(sort, config.inputs[sort], facts, features, generator)
+            sort: _inputs(sort, config.inputs[sort], world, generator)
             for sort in signature.sorts
             if _seen(sort, config, signature)
         }
@@ -109,13 +102,8 @@ def ground(
             )
             for g in config.groups
         ]
-    there = {
-        sort: present(facts, sort)
-        for sort in inputs
-        if sort in facts.local or sort in facts.present
-    }
     return Grounding(
-        signature, given, predicates, inputs=inputs, groups=groups, present=there,
+        signature, world.given, predicates, inputs=inputs, groups=groups, present=world.present,
         semantics=meaning(config),
     )  # fmt: skip
 
@@ -127,13 +115,8 @@ def _seen(sort: str, config: Config, signature: Signature) -> bool:
     return any(sort in signature.predicates[n].sorts for n in networks)
 
 
-def _inputs(
-    sort: str,
-    given: InputConfig,
-    facts: Facts,
-    features: Mapping[str, Features],
-    generator: torch.Generator,
-) -> Inputs:
+def _inputs(sort: str, given: InputConfig, world: World, generator: torch.Generator) -> Inputs:
+    facts, features = world.facts, world.features
     size, horizon = facts.sizes()[sort], max(facts.lengths)
     if size == 0:
         raise DataError(f"no fact mentions an entity of sort '{sort}', which networks are to see")
@@ -141,11 +124,12 @@ def _inputs(
     found: list[Embeddings | FeatureInputs | Joined] = []
     if given.features and sort in features:
         values = features[sort].values
-        there = present(facts, sort)
-        values = with_changes(values, there, given.changes)
-        mask = None
-        if sort in facts.local or sort in facts.present:
-            mask = there if values.shape[2] > 1 else there.any(-1, keepdim=True)
+        mask = world.present.get(sort)
+        if given.changes:
+            there = present(facts, sort) if mask is None else mask
+            values = with_changes(values, there, given.changes)
+        if mask is not None and values.shape[2] == 1:
+            mask = mask.any(-1, keepdim=True)
         numbers = tuple(_number(facts, sort, name) for name in given.learnable)
         found.append(FeatureInputs(values, present=mask, learnable=numbers))
     elif given.learnable:

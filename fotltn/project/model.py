@@ -92,6 +92,7 @@ class Model:
         flips: the rate of flipped labels, if it was learned.
         warnings: what was odd in training, such as a damaged checkpoint.
         versions: of the programs that trained it, if they are known.
+        trust: how far each axiom is trusted, if that was learned.
     """
 
     config: Config
@@ -103,6 +104,7 @@ class Model:
     flips: float | None = None
     warnings: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    trust: Mapping[str, float] | None = None
     _tables: Interpretation | None = field(default=None, repr=False)
     _subject: Subject | None = field(default=None, repr=False)
 
@@ -320,6 +322,7 @@ class Model:
             "reason": self.reason,
             "best_epoch": self.best_epoch,
             "flips": self.flips,
+            "trust": self.trust,
             "versions": dict(self.versions),
             "history": [asdict(e) for e in self.history],
         }
@@ -347,6 +350,7 @@ def model_of(built: Built, outcome: Outcome | None = None) -> Model:
     if outcome is not None:
         model.history, model.reason = outcome.history, outcome.reason
         model.flips, model.warnings = outcome.flips, outcome.warnings
+        model.trust = None if outcome.trust is None else dict(outcome.trust)
         model.versions = versions()
     return model
 
@@ -369,9 +373,7 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
         config = _placed(config, device)
         source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot")
         world = unpack_world(tensors, texts["domain.json"], source, config)
-        grounding = ground(
-            config, world.theory.signature, world.given, world.features, world.facts
-        ).to(dtype=getattr(torch, config.dtype))
+        grounding = ground(config, world).to(dtype=getattr(torch, config.dtype))
         grounding.load_state_dict(below(tensors, "weights/"))
         grounding = grounding.to(device_of(config))
         past = texts["training.json"]
@@ -379,8 +381,9 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
         reason, flips = str(past["reason"]), past["flips"]
         made_by = {str(n): str(v) for n, v in past.get("versions", {}).items()}
         return Model(
-            config, world, grounding, meaning(config), history, reason, flips, versions=made_by
-        )
+            config, world, grounding, meaning(config), history, reason, flips,
+            versions=made_by, trust=past.get("trust"),
+        )  # fmt: skip
     except FotError:
         raise
     except (KeyError, IndexError) as error:

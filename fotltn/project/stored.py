@@ -37,6 +37,7 @@ def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors |= {f"functions/{n}": t for n, t in world.given.functions.items()}
     tensors |= {f"relations/{n}": t for n, t in world.given.relations.items()}
     tensors |= {f"features/{n}": f.values for n, f in world.features.items()}
+    tensors |= {f"present/{n}": mask for n, mask in world.present.items()}
     for kind, labels in (("stated", world.stated), ("train", world.labels), ("test", world.test)):
         if labels is not None:
             tensors |= {f"{kind}/{n}/index": t for n, t in labels.index.items()}
@@ -102,6 +103,7 @@ def unpack_world(
         source, theory, facts, features, moved(model, device),
         to_device(read("stated"), device), to_device(read("train"), device),
         to_device(read("test"), device) if domain["test"] else None,
+        present=below(tensors, "present/"),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.errors import did_you_mean, listing
-from fotltn.grounding.dense import interpretation
+from fotltn.grounding.dense import interpretation, present
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.frames import Source
@@ -43,6 +43,7 @@ class World:
         test: those for testing; None if there are none.
         watched: those to watch while training; None if there are none of their own.
         parts: the traces for "train", "validation" and "test", if a table says which these are.
+        present: for sorts whose entities come and go, where these are: (trace, entity, time).
     """
 
     source: Theory
@@ -55,6 +56,7 @@ class World:
     test: Labels | None
     watched: Labels | None = None
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    present: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,8 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         source, theory, facts, features, moved(given, device), to_device(every, device),
         to_device(train, device), None if test is None else to_device(test, device),
         None if watched is None else to_device(watched, device), parts,
+        {sort: present(facts, sort) for sort in signature.sorts
+         if sort in facts.local or sort in facts.present},
     )  # fmt: skip
 
 
