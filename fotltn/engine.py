@@ -59,8 +59,10 @@ class Program:
         self, model: Interpretation, *, dtype: torch.dtype, budget: int = BUDGET
     ) -> Prepared | InBlocks:
         """Plan for data, in blocks of traces that are alike if that saves much padding."""
-        costs = Costs(x for _, x in self.expressions)
-        found = layout(self._whole, costs, model) if self.at == 0 else None
+        found = None
+        if self.at == 0 and model.batch > 1:
+            costs = Costs(x for _, x in self.expressions)
+            found = layout(self._whole, costs, model)
         if found is None:
             return self.prepare(model, dtype=dtype, budget=budget)
         return InBlocks(self, found, model, dtype=dtype, budget=budget)

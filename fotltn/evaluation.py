@@ -167,7 +167,7 @@ def _truths(
         part = replace(part, predicates={**part.predicates, **dense})
         return {n: crisp.evaluate(f, part, threshold=threshold) for n, f in formulas.items()}
 
-    found = layout(core, Costs(core), model) if at == 0 else None
+    found = layout(core, Costs(core), model) if at == 0 and model.batch > 1 else None
     if found is None:
         return truths(model)
     parts = [

@@ -197,10 +197,12 @@ def free_axes(node: c.Core) -> frozenset[c.Axis]:
     return free_axes_of_all(node)[node]
 
 
-def free_axes_of_all(root: c.Core) -> dict[c.Core, frozenset[c.Axis]]:
-    """The same for each part of a formula, children first."""
+def free_axes_of_all(*roots: c.Core | Expr) -> dict[c.Core, frozenset[c.Axis]]:
+    """The same for each part of formulas, also of those inside expressions; children first."""
     found: dict[c.Core, frozenset[c.Axis]] = {}
-    for node in postorder(root):
+    for node in postorder(*roots):
+        if isinstance(node, Expr):
+            continue
         axes = frozenset[c.Axis]().union(*(found[child] for child in children(node)))  # type: ignore[index]
         match node:
             case c.Variable(axis):

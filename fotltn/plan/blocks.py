@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import Expr, free_axes
+from fotltn.algebra.expr import Expr, free_axes, free_axes_of_all
 from fotltn.logic import core as c
 from fotltn.semantics.interpretation import Interpretation, Value
 from fotltn.semantics.sparse import SparseTable
@@ -119,11 +119,13 @@ class Costs:
     def __init__(self, roots: Iterable[Expr | c.Formula]) -> None:
         """Count the parts by what they depend on; what formulas say is computed at all times."""
         self.kinds: Counter[tuple[tuple[str, ...], bool]] = Counter()
-        for node in postorder(*roots):
+        whole = list(roots)
+        free = free_axes_of_all(*whole)
+        for node in postorder(*whole):
             if isinstance(node, Expr):
                 own, timed = node.axes, node.timed
             elif isinstance(node, c.Formula):
-                own, timed = free_axes(node), True
+                own, timed = free[node], True
             else:
                 continue
             self.kinds[tuple(sorted(str(a.sort) for a in own if a.sort is not None)), timed] += 1
