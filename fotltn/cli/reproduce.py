@@ -25,7 +25,7 @@ def reproduce(
     ),
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="CarPed35K, three fractions, two repetitions, 200 epochs."),
+        typer.Option("--quick", help="CarPed35K, two fractions, two repetitions, 200 epochs."),
     ] = False,
     device: Annotated[
         str, typer.Option("--device", help="cpu, or cuda: then many runs are one computation.")

@@ -18,9 +18,9 @@ from fotltn.learn.metrics import kb_sat
 from fotltn.learn.sweep import axiom_values
 from fotltn.semantics.config import STABLE_PRODUCT
 
-#: A small version that still means something: one data set, three fractions, two repetitions.
+#: A small version that still means something: one data set, two fractions, two repetitions.
 QUICK_DATA = ("CarPed35K",)
-QUICK_FRACTIONS = (0.1, 0.4, 0.8)
+QUICK_FRACTIONS = (0.1, 0.8)
 QUICK_REPETITIONS = 2
 QUICK_EPOCHS = 200
 

@@ -90,14 +90,14 @@ def test_a_place_that_cannot_be_written_to(call, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_quick_version(tmp_path):
-    """As a user runs it: 18 runs and 6 of the limit, in some minutes."""
+    """As a user runs it: 12 runs and 4 of the limit, in some minutes."""
     result = subprocess.run(
         [sys.executable, "-m", "fotltn", "reproduce", "out", "--quick", "--json"],
         cwd=tmp_path, capture_output=True, text=True, timeout=1200,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout)
-    assert (said["runs"], said["new"]) == (24, 24)
+    assert (said["runs"], said["new"]) == (16, 16)
     found = read(tmp_path / "out" / "records.parquet")
 
     def mean(method: str, fraction: float, field: str = "pr_auc") -> float:
@@ -105,7 +105,7 @@ def test_the_quick_version(tmp_path):
         assert len(cell) == 2
         return sum(float(getattr(r, field)) for r in cell) / len(cell)
 
-    for fraction in (0.1, 0.4, 0.8):
+    for fraction in (0.1, 0.8):
         assert mean("Bayes limit", fraction) > 0.95
         assert mean("FOT-LTN+BK", fraction) > mean("FOT-LTN", fraction)
         assert mean("FOT-LTN+BK", fraction, "kb_sat") > 0.85
