@@ -132,7 +132,7 @@ def ground(tables: Path, view: str, clips: Tensor, seed: int) -> Grounding:
     return Grounding(
         signature, given, predicates, inputs=inputs,
         present={sort: mask[clips] for sort, mask in there.items()},
-    )  # fmt: skip
+    ).float()  # fmt: skip
 
 
 def run(tables: Path, one: Run) -> dict[str, Any]:
