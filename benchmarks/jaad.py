@@ -1,11 +1,14 @@
 """All clips of JAAD at once, against a loop over clips: values, and values with gradients.
 
     python -m benchmarks.jaad TABLES [--json FILE]
+    python -m benchmarks.jaad TABLES --training [--json FILE]
 
 TABLES is a folder with the three tables. In the loop every clip has tables of its own, without any
 padding; its plans are made once and kept, as training would, or made anew for each clip, as a call
 of `evaluate` would. "In one piece" is the batch with all its padding. Values of all axioms are
-compared clip by clip. Times are processor times of one thread, so that other programs do not count.
+compared clip by clip. With --training, a whole epoch of the project is timed instead: networks,
+labels, axioms, gradients and steps, of all clips at once and in parts of one clip. Times are
+processor times of one thread, so that other programs do not count.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from benchmarks.common import seconds as timed
 from fotltn.engine import InBlocks, Prepared, compile_formulas
 from fotltn.evaluation import evaluate_all
 from fotltn.grounding.dense import interpretation
+from fotltn.learn.batches import Batches
+from fotltn.learn.fit import fit
+from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.semantics import crisp
@@ -174,14 +180,39 @@ def row(
     return shown
 
 
+def epoch(tables: Path, parts: Batches | None) -> float:
+    """The processor time of an epoch of the project, after one in which plans are made."""
+    built = build(read_config(PROJECT, data=tables))
+    training = replace(built.task.training, batches=parts, epochs=3, patience=None)
+    times: list[float] = []
+    fit(
+        replace(built.task, watched=None, training=training),
+        on_epoch=lambda _: times.append(time.process_time()),
+    )
+    return (times[-1] - times[0]) / (len(times) - 1)
+
+
+def training(tables: Path) -> list[dict[str, Any]]:
+    """An epoch at once, and clip by clip."""
+    whole, loop = epoch(tables, None), epoch(tables, Batches("traces", 1))
+    return [{
+        "what": "an epoch of training", "at once ms": 1e3 * whole, "loop over clips ms": 1e3 * loop,
+        "times faster": loop / whole,
+    }]  # fmt: skip
+
+
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", type=Path)
     parser.add_argument("--semantics", nargs="*", default=["stable-product", "godel", "crisp"])
+    parser.add_argument("--training", action="store_true")
     parser.add_argument("--json")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.training:
+        report("training on all clips", training(args.tables), args.json)
+        return
     world = read_world(replace(read_config(PROJECT, data=args.tables), dtype="float64"))
     model = batch(world)
     clips = apart(world, model)
