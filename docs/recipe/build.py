@@ -39,13 +39,11 @@ def cell(records: Sequence[Record], data: str, method: str, fraction: float) -> 
 def rate(records: Sequence[Record], data: str, method: str, fraction: float) -> float:
     """The mean crisp violation rate."""
     own = [r for r in records if (r.data, r.method, r.fraction) == (data, method, fraction)]
-    return sum(r.violation_rate or 0.0 for r in own) / max(1, len(own))
+    return sum(r.violation_rate or 0.0 for r in own) / len(own)
 
 
 def _shown(records: Sequence[Record], data: str, method: str, fraction: float) -> str:
     """A cell of a table, with its count where there are not ten runs."""
-    if not any((r.data, r.method, r.fraction) == (data, method, fraction) for r in records):
-        return ""
     found = cell(records, data, method, fraction)
     few = "" if found.count == 10 else f" ({found.count})"
     return f"{found.mean:.3f} ± {found.std:.3f}{few}"

@@ -41,6 +41,17 @@ class Result(NamedTuple):
 Call = Callable[..., Result]
 
 
+def succeed(*args: object) -> None:
+    """Run a command that goes well, where fixtures of a single test cannot be had."""
+    before, sys.argv = sys.argv, ["fotltn", *map(str, args)]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    finally:
+        sys.argv = before
+    assert not stopped.value.code
+
+
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """Run `main()` as if from a shell; any exception but an exit is a traceback, and fails."""

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from fotltn.cli.main import main
 from fotltn.project.model import load_model
+from tests.cli.conftest import succeed
 from tests.project.common import project
 
 COMMANDS = ("evaluate", "query", "violations", "audit", "predict")
@@ -44,13 +44,7 @@ def home(tmp_path_factory) -> Path:
         ["train", folder / "runs"],
     ]
     for arguments in calls:
-        before, sys.argv = sys.argv, ["fotltn", *map(str, arguments)]
-        try:
-            with pytest.raises(SystemExit) as stopped:
-                main()
-        finally:
-            sys.argv = before
-        assert not stopped.value.code
+        succeed(*arguments)
     return folder
 
 

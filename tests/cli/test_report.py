@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fotltn.cli.main import main
 from fotltn.report.records import record, write
+from tests.cli.conftest import succeed
 from tests.project.common import project
 from tests.report.common import values
 from tests.report.pages import checked
@@ -24,13 +24,7 @@ def home(tmp_path_factory) -> Path:
     """A folder with a trained project, `runs`."""
     folder: Path = tmp_path_factory.mktemp("home")
     project(folder / "runs")
-    before, sys.argv = sys.argv, ["fotltn", "train", str(folder / "runs")]
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            main()
-    finally:
-        sys.argv = before
-    assert not stopped.value.code
+    succeed("train", folder / "runs")
     return folder
 
 

@@ -17,21 +17,15 @@ from fotltn.semantics.config import GODEL
 from fotltn.semantics.interpretation import Interpretation
 from fotltn.syntax.load import parse_theory
 from tests.semantics.textbook import Table, World, holds
-from tests.semantics.worlds import FUNCTIONS, PREDICATES, arguments, random_batch, random_quantified
-
-DECLARED = """
-sort a, b
-predicate p, q(a), r(a, b), m(a)
-static predicate k(b)
-function f(a): b
-temporal function g(a): a
-temporal function v(a): real
-function w(b): real
-constant c: a
-constant d: b
-relation rel(a, b)
-"""
-STATIC = {"k", "f", "w"}
+from tests.semantics.worlds import (
+    DECLARED,
+    FUNCTIONS,
+    PREDICATES,
+    STATIC,
+    arguments,
+    random_batch,
+    random_quantified,
+)
 
 
 def steps_of_world(world: World) -> tuple[Header, list[Step]]:

@@ -17,20 +17,19 @@ from tests.helpers import EVERY, random_formula
 from tests.semantics.textbook import Table, World
 
 #: `p`, `q`, `r` may have any degree; `k`, `m` are always 0 or 1, so that guards may use them.
-THEORY = check(
-    parse_theory("""
-        sort a, b
-        predicate p, q(a), r(a, b), m(a)
-        static predicate k(b)
-        function f(a): b
-        temporal function g(a): a
-        temporal function v(a): real
-        function w(b): real
-        constant c: a
-        constant d: b
-        relation rel(a, b)
-    """)
-)
+DECLARED = """
+sort a, b
+predicate p, q(a), r(a, b), m(a)
+static predicate k(b)
+function f(a): b
+temporal function g(a): a
+temporal function v(a): real
+function w(b): real
+constant c: a
+constant d: b
+relation rel(a, b)
+"""
+THEORY = check(parse_theory(DECLARED))
 SOFT = {"p": (), "q": ("a",), "r": ("a", "b")}
 HARD = {"m": ("a",), "k": ("b",)}
 STATIC = {"k", "f", "w"}

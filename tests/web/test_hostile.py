@@ -4,12 +4,16 @@ import contextlib
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from tests.web.conftest import TOKEN
+
+#: Where this checkout lies; no answer says so.
+ROOT = str(Path(__file__).resolve().parents[2]).encode()
 
 GOOD = f"Authorization: Bearer {TOKEN}\r\n"
 
@@ -102,7 +106,7 @@ def test_a_hundred_hostile_requests(live):
         assert len(body) > 10, data[:120]
         assert b"<script>alert" not in body, data[:120]
         assert b"Traceback" not in body, data[:120]
-        assert b"/work/" not in body, data[:120]
+        assert ROOT not in body, data[:120]
     found = httpx.get(f"{live.url}/", headers={"authorization": f"Bearer {TOKEN}"})
     assert found.status_code == 200
 
