@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow test-reliability check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
@@ -15,6 +15,9 @@ test: check
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -n 2
+
+test-reliability: $(STAMP)
+	$(BIN)/pytest -q -n 2 -m reliability
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
