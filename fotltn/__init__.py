@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fotltn.project.model import load_model as load_model
     from fotltn.report import plots as plots
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _LAZY = {
     "evaluate": "fotltn.evaluation",
