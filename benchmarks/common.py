@@ -20,7 +20,7 @@ import fotltn
 from fotltn.engine import Compiled, Prepared, compile_formulas
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.load import parse_theory
 
@@ -64,10 +64,10 @@ def close_facts(entities: int, horizon: int, count: int, device: str = "cpu") ->
 
 def interpretation(
     learned: dict[str, Tensor], close: SparseTable | Tensor, entities: int, horizon: int
-) -> Interpretation:
+) -> Tables:
     """A scene."""
     device = learned["Car"].device
-    return Interpretation(
+    return Tables(
         {"agent": entities},
         torch.tensor([horizon], device=device),
         horizon,
@@ -77,7 +77,7 @@ def interpretation(
 
 def prepare(
     theory: CheckedTheory,
-    model: Interpretation,
+    model: Tables,
     names: set[str] | None = None,
     semantics: Semantics = STABLE_PRODUCT,
     budget: int = 8 * 2**30,
@@ -89,7 +89,7 @@ def prepare(
 
 
 def engine_step(
-    prepared: Prepared | Compiled, model: Interpretation, learned: dict[str, Tensor]
+    prepared: Prepared | Compiled, model: Tables, learned: dict[str, Tensor]
 ) -> Tensor:
     """Forward and backward through all prepared axioms."""
     total = sum(v.tensor.sum() for v in prepared(model).values())

@@ -36,7 +36,7 @@ from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.semantics import crisp
 from fotltn.semantics.config import CRISP, Semantics, named
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 
 PROJECT = Path(__file__).resolve().parent.parent / "examples" / "jaad"
 LEARNED = ("Stop", "Run", "Crossing", "OnSidewalk")
@@ -48,7 +48,7 @@ def seconds(function: Callable[[], Any], repeat: int = 7) -> float:
     return timed(function, repeat=repeat, clock=time.process_time)
 
 
-def batch(world: World) -> Interpretation:
+def batch(world: World) -> Tables:
     """All clips, with degrees of what is learned between 0 and 1 that carry gradients."""
     model = interpretation(world.facts, world.theory.signature, sparse=True)
     draw = torch.Generator().manual_seed(0)
@@ -60,14 +60,14 @@ def batch(world: World) -> Interpretation:
     return replace(model, predicates={**model.predicates, **noisy})
 
 
-def apart(world: World, model: Interpretation) -> list[Interpretation]:
+def apart(world: World, model: Tables) -> list[Tables]:
     """Every clip by itself."""
     dense = {n: model.predicate(n) for n in model.predicates}
     laid_out = replace(model, predicates=dense)
     return [_alone(world, laid_out, trace) for trace in range(model.batch)]
 
 
-def _alone(world: World, model: Interpretation, trace: int) -> Interpretation:
+def _alone(world: World, model: Tables, trace: int) -> Tables:
     """One clip with room for its own steps and entities alone."""
     signature, length = world.theory.signature, world.facts.lengths[trace]
     counts = {s: len(names[trace]) for s, names in world.facts.local.items()}
@@ -92,7 +92,7 @@ def _alone(world: World, model: Interpretation, trace: int) -> Interpretation:
     )
 
 
-def step(run: Run, model: Interpretation) -> None:
+def step(run: Run, model: Tables) -> None:
     """Forward and backward through all axioms, as a step of training does."""
     total = sum(v.tensor.sum() for v in run(model).values())
     assert isinstance(total, Tensor)
@@ -101,7 +101,7 @@ def step(run: Run, model: Interpretation) -> None:
 
 
 def fuzzy(
-    world: World, model: Interpretation, clips: list[Interpretation], semantics: Semantics
+    world: World, model: Tables, clips: list[Tables], semantics: Semantics
 ) -> list[dict[str, Any]]:
     """Degrees, without gradients and with them."""
     formulas = {a.name: a.formula for a in world.theory.axioms}
@@ -111,19 +111,19 @@ def fuzzy(
     kept = [program.prepare(clip, dtype=kind) for clip in clips]
     blocks = len(together.layout.blocks) if isinstance(together, InBlocks) else 1
 
-    def values(run: Run, one: Interpretation) -> dict[str, Value]:
+    def values(run: Run, one: Tables) -> dict[str, Value]:
         with torch.no_grad():
             return run(one)
 
-    def looped(work: Callable[[Run, Interpretation], Any]) -> Callable[[], Any]:
+    def looped(work: Callable[[Run, Tables], Any]) -> Callable[[], Any]:
         return lambda: [work(run, clip) for run, clip in zip(kept, clips, strict=True)]
 
-    def anew(work: Callable[[Run, Interpretation], Any]) -> Callable[[], Any]:
+    def anew(work: Callable[[Run, Tables], Any]) -> Callable[[], Any]:
         return lambda: [work(program.prepare(c, dtype=kind), c) for c in clips]
 
     error = difference(values(together, model), looped(values)())
     rows = []
-    works: dict[str, Callable[[Run, Interpretation], Any]] = {
+    works: dict[str, Callable[[Run, Tables], Any]] = {
         "forward": values,
         "forward and backward": step,
     }
@@ -139,12 +139,12 @@ def fuzzy(
 
 
 def two_valued(
-    world: World, model: Interpretation, clips: list[Interpretation]
+    world: World, model: Tables, clips: list[Tables]
 ) -> list[dict[str, Any]]:
     """Truth in two-valued logic, degrees from one half on being true."""
     formulas = {a.name: a.formula for a in world.theory.axioms}
 
-    def truths(one: Interpretation) -> dict[str, Value]:
+    def truths(one: Tables) -> dict[str, Value]:
         kind = torch.float64
         return evaluate_all(formulas, one, CRISP, dtype=kind, at=0, threshold=0.5)
 

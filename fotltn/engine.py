@@ -26,7 +26,7 @@ from fotltn.plan.run import execute
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.plan.state import Run
 from fotltn.semantics.config import PMean, Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import postorder
 
@@ -47,7 +47,7 @@ class Program:
         return build(dict(self.expressions), sizes, budget=budget, dense=dense)
 
     def prepare(
-        self, model: Interpretation, *, dtype: torch.dtype, budget: int = BUDGET
+        self, model: Tables, *, dtype: torch.dtype, budget: int = BUDGET
     ) -> Prepared:
         """Plan for data; facts are made ready on first use and kept."""
         sizes = sizes_of(model, dtype)
@@ -56,7 +56,7 @@ class Program:
         return Prepared(plan, self.semantics, dtype, sizes.ragged, facts, self.guards())
 
     def ready(
-        self, model: Interpretation, *, dtype: torch.dtype, budget: int = BUDGET
+        self, model: Tables, *, dtype: torch.dtype, budget: int = BUDGET
     ) -> Prepared | InBlocks:
         """Plan for data, in blocks of traces that are alike if that saves much padding."""
         found = None
@@ -96,7 +96,7 @@ class Prepared:
     versions: dict[str, int] = field(default_factory=dict)
 
     @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
-    def __call__(self, model: Interpretation) -> dict[str, Value]:
+    def __call__(self, model: Tables) -> dict[str, Value]:
         """The value of each formula. Facts are those that were prepared for; degrees may change.
 
         Inside a function that PyTorch compiles, this runs as it is; `compiled` fuses it.
@@ -108,7 +108,7 @@ class Prepared:
         run = Run(model, self.semantics, self.dtype, self.bound, ragged=self.ragged)
         return execute(self.plan, run)
 
-    def _renew(self, model: Interpretation) -> None:
+    def _renew(self, model: Tables) -> None:
         """Check that facts are where they were, and forget what came from other degrees."""
         changed = False
         given = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
@@ -143,7 +143,7 @@ class InBlocks:
         self,
         program: Program,
         found: Layout,
-        model: Interpretation,
+        model: Tables,
         *,
         dtype: torch.dtype,
         budget: int = BUDGET,
@@ -152,14 +152,14 @@ class InBlocks:
         self.program, self.dtype, self.budget = program, dtype, budget
         self._plan(found, model)
 
-    def _plan(self, found: Layout, model: Interpretation) -> None:
+    def _plan(self, found: Layout, model: Tables) -> None:
         self.layout, self.prepared = found, list[Prepared]()
         left = self.budget
         for part in found.models(model):
             self.prepared.append(self.program.prepare(part, dtype=self.dtype, budget=left))
             left -= self.prepared[-1].plan.peak
 
-    def __call__(self, model: Interpretation) -> dict[str, Value]:
+    def __call__(self, model: Tables) -> dict[str, Value]:
         """The value of each formula; if tables of guards are others, blocks are chosen anew.
 
         Raises:
@@ -186,7 +186,7 @@ class Compiled:
     axes: dict[str, tuple[c.Axis, ...]]
     function: Callable[..., tuple[Tensor, ...]]
 
-    def __call__(self, model: Interpretation) -> dict[str, Value]:
+    def __call__(self, model: Tables) -> dict[str, Value]:
         """The value of each formula; all but the dense tables is as when it was compiled."""
         found = self.function(*(model.predicates[name] for name in self.names))
         return {
@@ -195,7 +195,7 @@ class Compiled:
         }
 
 
-def compiled(prepared: Prepared, model: Interpretation, *, backend: str = "inductor") -> Compiled:
+def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") -> Compiled:
     """Record a plan on data and hand it to `torch.compile`, which needs a C++ compiler.
 
     Raises:
@@ -259,7 +259,7 @@ def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:
     return all(p == math.inf or kind.tiny ** (1 / p) <= kind.eps for p in exponents)
 
 
-def sizes_of(model: Interpretation, dtype: torch.dtype) -> Sizes:
+def sizes_of(model: Tables, dtype: torch.dtype) -> Sizes:
     """The sizes of data."""
     sparse = {
         name: Sparse(
@@ -282,7 +282,7 @@ def sizes_of(model: Interpretation, dtype: torch.dtype) -> Sizes:
     )
 
 
-def as_given(signature: Signature, model: Interpretation) -> Signature:
+def as_given(signature: Signature, model: Tables) -> Signature:
     """A signature in which what is static is what the tables of a model say."""
     predicates = {
         name: replace(decl, static=model.predicates[name].shape[-1] == 1 < model.horizon)

@@ -19,7 +19,7 @@ from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, named
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.tables import interpret
 from fotltn.syntax.formula import Formula
@@ -106,7 +106,7 @@ def evaluate(
 
 def evaluate_core(
     formula: c.Formula,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -125,7 +125,7 @@ def evaluate_core(
 
 def evaluate_all(
     formulas: Mapping[str, c.Formula],
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -155,14 +155,14 @@ def evaluate_all(
 
 def _truths(
     formulas: Mapping[str, c.Formula],
-    model: Interpretation,
+    model: Tables,
     threshold: float | None,
     at: int | None,
 ) -> dict[str, Value]:
     core = list(formulas.values())
     used = {n.predicate for n in postorder(*core) if isinstance(n, c.Atom)}
 
-    def truths(part: Interpretation) -> dict[str, Value]:
+    def truths(part: Tables) -> dict[str, Value]:
         dense = {name: part.predicate(name) for name in used}  # laid out once for all formulas
         part = replace(part, predicates={**part.predicates, **dense})
         return {n: crisp.evaluate(f, part, threshold=threshold) for n, f in formulas.items()}
@@ -179,7 +179,7 @@ def _truths(
 
 def _planned(
     formulas: Mapping[str, c.Formula],
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     at: int | None,
@@ -199,7 +199,7 @@ def _planned(
     return prepared(model)
 
 
-def _static(formulas: Mapping[str, c.Formula], model: Interpretation) -> tuple[Statics, Statics]:
+def _static(formulas: Mapping[str, c.Formula], model: Tables) -> tuple[Statics, Statics]:
     """Which tables of predicates and functions in formulas change over time, and which do not."""
     predicates: dict[str, bool] = {}
     functions: dict[str, bool] = {}
@@ -227,14 +227,14 @@ def _program(
     return compile_formulas(dict(formulas), signature, semantics, at=at)
 
 
-def _point(at: int, model: Interpretation) -> int:
+def _point(at: int, model: Tables) -> int:
     if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < model.horizon:
         raise DataError(f"the time point {at!r} does not exist: there are 0 to {model.horizon - 1}")
     return at
 
 
 def present(
-    value: Value, free: tuple[c.Axis, ...], model: Interpretation, *, at: Time, batched: bool
+    value: Value, free: tuple[c.Axis, ...], model: Tables, *, at: Time, batched: bool
 ) -> Tensor:
     """A value as users see it: axes in the order of the free variables, time chosen."""
     shape = [model.batch, *(model.size(a) for a in free), model.horizon]

@@ -25,7 +25,7 @@ from fotltn.semantics.config import (
     Semantics,
     TNorm,
 )
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
@@ -77,7 +77,7 @@ class Case:
 
     text: str
     checked: CheckedFormula
-    model: Interpretation
+    model: Tables
     semantics: Semantics
     at: int | None
     inputs: tuple[Tensor, ...]
@@ -114,7 +114,7 @@ def smooth(semantics: Semantics) -> bool:
 
 def random_model(
     rng: random.Random, *, ties: bool = True
-) -> tuple[Interpretation, tuple[Tensor, ...]]:
+) -> tuple[Tables, tuple[Tensor, ...]]:
     """Random tables; binary ones are facts half of the time, and traces differ in length."""
     sizes = {"s": rng.choice([1, 2, 3, 4]), "u": rng.choice([0, 1, 2, 3])}
     horizon = rng.choice([1, 2, 4, 5])
@@ -154,7 +154,7 @@ def random_model(
         )
     }
     constants = {s: {f"{s}{i}": i for i in range(n)} for s, n in sizes.items()}
-    model = Interpretation(sizes, lengths, horizon, predicates, functions, constants, relations)
+    model = Tables(sizes, lengths, horizon, predicates, functions, constants, relations)
     return model, tuple(inputs)
 
 

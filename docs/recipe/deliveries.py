@@ -40,7 +40,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Defined, Logits, Network, Predicate, mlp
 from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, WITNESS
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 
 METHODS = ("recipe", "logits", "paper", "labels")
@@ -48,7 +48,7 @@ FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 MISSED, INVENTED = 0.25, 0.0
 
 
-def world() -> tuple[CheckedTheory, Interpretation, Labels]:
+def world() -> tuple[CheckedTheory, Tables, Labels]:
     """The theory, what is given, and all facts."""
     text = resources.files("fotltn.experiments").joinpath("deliveries.fot").read_text("utf-8")
     theory = check(parse_theory(text, source="deliveries.fot"))
@@ -72,7 +72,7 @@ def definitions() -> dict[str, Predicate]:
 
 
 def task(
-    method: str, theory: CheckedTheory, given: Interpretation, train: Labels, seed: int
+    method: str, theory: CheckedTheory, given: Tables, train: Labels, seed: int
 ) -> Task:
     """A method on labels."""
     signature, sizes, horizon = theory.signature, given.sizes, given.horizon

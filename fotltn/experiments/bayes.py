@@ -36,7 +36,7 @@ SMALLEST_RATE = 1e-6
 #: With these, the mean PR-AUC of one run differs between seeds by a few 1e-4 at most.
 SWEEPS, BURN_IN, CHAINS = 200, 20, 4
 
-Tables = dict[str, Tensor]
+Degrees = dict[str, Tensor]
 
 #: For a fraction and a repetition the noisy labels to learn from, and the labels to test on.
 LabelsOf = Callable[[float, int], tuple[Labels, Labels]]
@@ -56,7 +56,7 @@ def posterior(
     burn_in: int = BURN_IN,
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
-) -> Tables:
+) -> Degrees:
     """How probable every cell of the learned predicates is, given Close and noisy labels.
 
     Args:
@@ -101,7 +101,7 @@ def posteriors(
     burn_in: int = BURN_IN,
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
-) -> list[Tables]:
+) -> list[Degrees]:
     """The posterior of one scene for each of several sets of labels, all computed together.
 
     Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
@@ -130,7 +130,7 @@ def posteriors(
     return [_tables(size, *run) for run in zip(crosses, stops, strict=True)]
 
 
-def _tables(size: Size, crossing: Tensor, stop: Tensor) -> Tables:
+def _tables(size: Size, crossing: Tensor, stop: Tensor) -> Degrees:
     """The tables of all agents, from what pedestrians and cars do."""
     cars, pedestrians, _ = size
     car = (torch.arange(cars + pedestrians) < cars).double()[:, None]
@@ -170,7 +170,7 @@ def limits(
     chains: int = CHAINS,
     together: int = 20,
     device: str | torch.device = "cpu",
-    judge: Callable[[Tables], Mapping[str, Any]] | None = None,
+    judge: Callable[[Degrees], Mapping[str, Any]] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Records of the Bayes limit, one for each fraction and repetition.
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.experiments.bayes import SMALLEST_RATE, Tables, check_sampling
+from fotltn.experiments.bayes import SMALLEST_RATE, Degrees, check_sampling
 from fotltn.experiments.deliveries import (
     BREAKS,
     LEARNED,
@@ -67,7 +67,7 @@ def posterior(
     burn_in: int = BURN_IN,
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
-) -> Tables:
+) -> Degrees:
     """How probable every cell of the learned predicates is, given noisy labels.
 
     Args:
@@ -110,7 +110,7 @@ def posteriors(
     burn_in: int = BURN_IN,
     chains: int = CHAINS,
     device: str | torch.device = "cpu",
-) -> list[Tables]:
+) -> list[Degrees]:
     """The posterior of one world for each of several sets of labels, all computed together.
 
     Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
@@ -145,7 +145,7 @@ def posteriors(
     ]
 
 
-def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Tables:
+def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees:
     """How far labels speak for each fact, as logarithms of ratios of likelihoods."""
     numbers = {"robot": size.robots, "parcel": size.parcels, "station": size.stations}
     found = {}
@@ -216,7 +216,7 @@ class _Sampler:
         device: where to compute.
     """
 
-    def __init__(self, given: Given, evidence: Tables, device: torch.device) -> None:
+    def __init__(self, given: Given, evidence: Degrees, device: torch.device) -> None:
         robots, parcels, _, steps = given.size
         rows = evidence["Worn"].shape[-1]
 

@@ -38,10 +38,10 @@ from fotltn.networks.inputs import Embeddings
 from fotltn.networks.many import ManyMLP
 from fotltn.networks.predicates import Network
 from fotltn.semantics.config import STABLE_PRODUCT, PMean, Semantics, named
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
-Tables = dict[str, Tensor]
+Degrees = dict[str, Tensor]
 
 #: Weight decay of HTGNN, as its publication has it.
 DECAY = 5e-4
@@ -83,20 +83,20 @@ class Batch:
     facts: Supervision
     watched: Supervision | None
     tests: list[Labels]
-    base: Interpretation
+    base: Tables
 
     @property
     def method(self) -> str:
         """The method of all runs."""
         return self.runs[0].method
 
-    def axioms(self, semantics: Semantics, tables: Tables, dtype: torch.dtype) -> Prepared:
+    def axioms(self, semantics: Semantics, tables: Degrees, dtype: torch.dtype) -> Prepared:
         """The axioms, planned for tables of this batch."""
         formulas = {a.name: a.formula for a in self.world.theory.axioms}
         program = compile_formulas(formulas, self.world.theory.signature, semantics)
         return program.prepare(self.model(tables), dtype=dtype, budget=BUDGET)
 
-    def model(self, tables: Tables) -> Interpretation:
+    def model(self, tables: Degrees) -> Tables:
         """Tables of all predicates, with a trace for each run."""
         return replace(self.base, predicates={**self.base.predicates, **tables})
 
@@ -177,7 +177,7 @@ class _Ours(nn.Module):
                     with torch.no_grad():
                         module.vectors[number].normal_(0.0, scale, generator=generator)
 
-    def tables(self) -> Tables:
+    def tables(self) -> Degrees:
         """The tables of all runs."""
         return {n: t for n, t in self.grounding().predicates.items() if n in LEARNED}
 
@@ -222,7 +222,7 @@ class _Peer(nn.Module):
             scale=setting.scale, dtype=self.work.dtype,
         )  # fmt: skip
 
-    def tables(self) -> Tables:
+    def tables(self) -> Degrees:
         """The tables of all runs."""
         return {n: torch.sigmoid(t) for n, t in self.net().items()}
 
@@ -248,7 +248,7 @@ class Trained:
         parameters: of one run.
     """
 
-    tables: Tables
+    tables: Degrees
     best: Tensor
     epochs: Tensor
     losses: Tensor
@@ -330,7 +330,7 @@ def _watched(module: _Ours | _Peer, facts: Supervision) -> Tensor:
 
 
 @torch.no_grad()
-def _predicted(module: _Ours | _Peer, kept: Tables) -> Tables:
+def _predicted(module: _Ours | _Peer, kept: Degrees) -> Degrees:
     """What the kept weights predict, without dropout."""
     module.load_state_dict(kept)
     module.eval()
@@ -351,7 +351,7 @@ def _check(work: Batch, losses: Tensor, epochs: Tensor) -> None:
 
 
 @torch.no_grad()
-def _keep(kept: Tables, module: nn.Module, which: Tensor) -> None:
+def _keep(kept: Degrees, module: nn.Module, which: Tensor) -> None:
     """Copy the weights of some runs."""
     for name, weight in module.named_parameters():
         mask = which.reshape(-1, *[1] * (weight.dim() - 1))

@@ -21,7 +21,7 @@ from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.semantics.config import named
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
 
@@ -141,7 +141,7 @@ class World:
     theory: CheckedTheory
     facts: Facts
     every: Labels
-    close: Interpretation = field(repr=False)
+    close: Tables = field(repr=False)
 
 
 @cache
@@ -172,7 +172,7 @@ def world(name: str) -> World:
     close = sparse_table(
         index, torch.ones(len(time), dtype=torch.float32), (1, agents, agents, steps)
     )
-    given = Interpretation(
+    given = Tables(
         {"agent": agents},
         torch.tensor([steps]),
         steps,

@@ -26,7 +26,7 @@ from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Predicate
 from fotltn.semantics.config import PRODUCT, WITNESS, PMean, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.parse import parse_formula
 
 #: What the axioms say of these, with the head's variable x.
@@ -75,7 +75,7 @@ class Recipe:
 
 
 def grounding(
-    recipe: Recipe, theory: CheckedTheory, base: Interpretation, seeds: list[int]
+    recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[int]
 ) -> Grounding:
     """Free logits for what is learned, a trace for each run; definitions for the rest."""
     sizes, times = base.sizes, base.horizon
@@ -100,7 +100,7 @@ class Ready(nn.Module):
     """The recipe for many runs: tables of all learned predicates, and the loss of each run."""
 
     def __init__(
-        self, recipe: Recipe, theory: CheckedTheory, base: Interpretation, seeds: list[int]
+        self, recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[int]
     ) -> None:
         """Draw initial logits, those of each run by its seed."""
         super().__init__()
@@ -110,12 +110,12 @@ class Ready(nn.Module):
         self.ready: Prepared | None = None
         self.more: Prepared | None = None
 
-    def tables(self) -> Interpretation:
+    def tables(self) -> Tables:
         """Tables of all predicates."""
-        found: Interpretation = self.grounding()
+        found: Tables = self.grounding()
         return found
 
-    def axioms(self, model: Interpretation) -> Tensor:
+    def axioms(self, model: Tables) -> Tensor:
         """For each run the mean of the negative logarithms of the axioms' values."""
         if self.ready is None:
             formulas = {a.name: a.formula for a in self.theory.axioms}
@@ -123,7 +123,7 @@ class Ready(nn.Module):
         missing = self._missing(self.ready, model)
         return (doubted(missing, self.recipe.trust) if self.recipe.trust else missing).mean(0)
 
-    def additional(self, model: Interpretation) -> Tensor:
+    def additional(self, model: Tables) -> Tensor:
         """The same for axioms that are declared in addition."""
         if self.more is None:
             fifth = str(model.horizon // 5)
@@ -137,12 +137,12 @@ class Ready(nn.Module):
         return self._missing(self.more, model).mean(0)
 
     def _planned(
-        self, formulas: Mapping[str, c.Formula], semantics: Semantics, model: Interpretation
+        self, formulas: Mapping[str, c.Formula], semantics: Semantics, model: Tables
     ) -> Prepared:
         program = compile_formulas(formulas, self.theory.signature, semantics)
         return program.prepare(model, dtype=torch.float32, budget=BUDGET)
 
-    def _missing(self, ready: Prepared, model: Interpretation) -> Tensor:
+    def _missing(self, ready: Prepared, model: Tables) -> Tensor:
         """Negative logarithms with axes (axiom, run)."""
         values = [v.tensor.reshape(-1).expand(self.runs) for v in ready(model).values()]
         return -torch.stack(values).clamp(min=1e-30).log()
@@ -219,7 +219,7 @@ def loss(ready: Ready, work: Batch) -> Tensor:
     return total
 
 
-def _outcome(ready: Ready, model: Interpretation) -> Trained:
+def _outcome(ready: Ready, model: Tables) -> Trained:
     tables = {n: model.predicate(n) for n in LEARNED}
     whole = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in tables.items()}
     epochs = torch.full((ready.runs,), ready.recipe.epochs)

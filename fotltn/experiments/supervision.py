@@ -12,7 +12,7 @@ from fotltn.experiments.carped import LEARNED
 from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import rooted
 
-Tables = dict[str, Tensor]
+Degrees = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ def supervision(
     return Supervision(cells, truth, run, counts)
 
 
-def unsatisfied(tables: Tables, facts: Supervision, p: float) -> Tensor:
+def unsatisfied(tables: Degrees, facts: Supervision, p: float) -> Tensor:
     """For each run, the mean error of its facts: the complement of the paper's sat_sup."""
     total = torch.zeros_like(facts.counts)
     for name, cells in facts.cells.items():
@@ -59,7 +59,7 @@ def unsatisfied(tables: Tables, facts: Supervision, p: float) -> Tensor:
     return rooted(total / facts.counts, p)
 
 
-def cross_entropy(logits: Tables, facts: Supervision) -> Tensor:
+def cross_entropy(logits: Degrees, facts: Supervision) -> Tensor:
     """For each run, the mean cross-entropy of its facts."""
     total = torch.zeros_like(facts.counts)
     for name, cells in facts.cells.items():

@@ -12,7 +12,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
 
 #: The most cells that one table may have; beyond it, dense evaluation is not the right tool.
@@ -28,7 +28,7 @@ def interpretation(
     *,
     dtype: torch.dtype = torch.float64,
     sparse: bool = False,
-) -> Interpretation:
+) -> Tables:
     """Facts as tables with axes (trace, arguments …, time); what is not stated is false.
 
     With `sparse`, predicates with large tables and few facts are given as their facts alone.
@@ -63,7 +63,7 @@ def interpretation(
         tuples = rows.args if rows is not None else np.zeros((0, len(rel.sorts)), dtype=np.int64)
         relations[name] = torch.from_numpy(tuples)
     constants = {s: {n: i for i, n in enumerate(names)} for s, names in facts.entities.items()}
-    return Interpretation(
+    return Tables(
         sizes, torch.tensor(facts.lengths), horizon, predicates, functions, constants, relations
     )
 

@@ -19,7 +19,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.notebook import bar, number, strip, table, text
 from fotltn.syntax.parse import parse_formula
@@ -84,7 +84,7 @@ class Answer:
 def ask(
     formula: str | Formula,
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     at: Time = 0,

@@ -10,7 +10,7 @@ import torch
 from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.reference import evaluate_term
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import postorder
@@ -43,7 +43,7 @@ def binding(
     place: Sequence[int],
     trace: int,
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     names: Names,
 ) -> dict[str, str]:
     """The names of entities by variable; a tuple of a relation binds several variables."""
@@ -64,7 +64,7 @@ def atom_values(
     axes: Sequence[c.Axis],
     place: Sequence[int],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     names: Names,
 ) -> tuple[AtomValue, ...]:
     """The degrees of the atoms of a formula at a cell, in the order in which they are written.
@@ -108,7 +108,7 @@ def _atoms(body: c.Formula) -> Iterator[tuple[c.Atom, int]]:
 
 
 def _value(
-    atom: c.Atom, trace: int, time: int, signature: Signature, model: Interpretation, names: Names
+    atom: c.Atom, trace: int, time: int, signature: Signature, model: Tables, names: Names
 ) -> AtomValue:
     table = model.table(atom.predicate)
     numbers = [_number(term, trace, time, model) for term in atom.args]
@@ -128,7 +128,7 @@ def _degree(table: torch.Tensor | SparseTable, place: Sequence[int]) -> float:
     return float(table.value[facts[0, 0]].item()) if facts.numel() else table.default
 
 
-def _number(term: c.Term, trace: int, time: int, model: Interpretation) -> int:
+def _number(term: c.Term, trace: int, time: int, model: Tables) -> int:
     """The entity that a term is, all of its variables being cut to one."""
     tensor = evaluate_term(term, model, torch.float64).tensor
     traces, times = tensor.shape[0], tensor.shape[-1]
@@ -136,7 +136,7 @@ def _number(term: c.Term, trace: int, time: int, model: Interpretation) -> int:
     return int(at)
 
 
-def _moves(atom: c.Atom, model: Interpretation) -> bool:
+def _moves(atom: c.Atom, model: Tables) -> bool:
     """Whether an atom can have another degree at another time."""
     return model.table(atom.predicate).shape[-1] > 1 or any(
         isinstance(node, c.Apply) and model.function(node.function).shape[-1] > 1

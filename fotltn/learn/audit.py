@@ -20,7 +20,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import PMean, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import transform
 
@@ -29,11 +29,11 @@ _MARK = " (antecedent)"  # no predicate's name has a blank
 
 def audit(
     theory: CheckedTheory,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     learned: Collection[str],
-    labels: Interpretation | None = None,
+    labels: Tables | None = None,
     dtype: torch.dtype = torch.float32,
     threshold: float = 0.5,
 ) -> Audit:
@@ -53,7 +53,7 @@ def audit(
     """
     _check(learned, theory.signature, threshold)
     formulas = {a.name: a.formula for a in theory.axioms}
-    worlds: dict[str, Interpretation] = {
+    worlds: dict[str, Tables] = {
         "value": model,
         "all_false": _constant(model, theory.signature, learned, 0.0, dtype),
         "all_half": _constant(model, theory.signature, learned, 0.5, dtype),
@@ -112,12 +112,12 @@ def _check(learned: Collection[str], signature: Signature, threshold: float) -> 
 
 
 def _constant(
-    model: Interpretation,
+    model: Tables,
     signature: Signature,
     learned: Collection[str],
     degree: float,
     dtype: torch.dtype,
-) -> Interpretation:
+) -> Tables:
     """The same with one degree for all that is learned, as a table without facts."""
     device = model.lengths.device
     tables: dict[str, Tensor | SparseTable] = dict(model.predicates)
@@ -133,7 +133,7 @@ def _constant(
 def _values(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     threshold: float,
@@ -162,7 +162,7 @@ def _together(
 def _mean_antecedent(
     whole: Prefix,
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     threshold: float,
@@ -187,7 +187,7 @@ def _mean_antecedent(
 
 def _gradients(
     theory: CheckedTheory,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     learned: frozenset[str],
     dtype: torch.dtype,

@@ -12,10 +12,10 @@ from fotltn.learn.sweep import sweep
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import CRISP
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 
 
-def count_cells(whole: Prefix, signature: Signature, model: Interpretation) -> CrispAudit:
+def count_cells(whole: Prefix, signature: Signature, model: Tables) -> CrispAudit:
     """Count over all cells of an axiom.
 
     Args:
@@ -58,7 +58,7 @@ def _base_rate(
     axes: tuple[c.Axis, ...],
     counted: Weights,
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
 ) -> float | None:
     """How often a formula is true, over the cells as far as it can tell them apart."""
     free = free_axes(formula)

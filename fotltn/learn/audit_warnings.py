@@ -15,7 +15,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import CRISP, PMean, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.tree import postorder
 
 DILUTED = 0.8  # a true ∃ or F whose mean value is below this is reported
@@ -26,7 +26,7 @@ def findings(
     theory: CheckedTheory,
     axioms: Sequence[AxiomAudit],
     together: KnowledgeBase,
-    evidence: Interpretation,
+    evidence: Tables,
     semantics: Semantics,
     learned: frozenset[str],
     threshold: float,
@@ -133,7 +133,7 @@ def _gradient(axiom: AxiomAudit) -> Iterator[Finding]:
 
 class _Evidence(NamedTuple):
     signature: Signature
-    model: Interpretation
+    model: Tables
     semantics: Semantics
     threshold: float
     dtype: torch.dtype

@@ -19,7 +19,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
 from fotltn.networks.parts import Part, check_cut, part
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.tree import postorder
 
 
@@ -41,7 +41,7 @@ class Batches:
 
 def parts(
     batches: Batches | None,
-    given: Interpretation,
+    given: Tables,
     signature: Signature,
     kept: dict[int, Part],
     generator: torch.Generator,
@@ -71,7 +71,7 @@ def parts(
 
 def check_batches(
     batches: Batches,
-    given: Interpretation,
+    given: Tables,
     signature: Signature,
     formulas: Mapping[str, c.Formula] | None = None,
 ) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fotltn.grounding.labels import Labels
 from fotltn.learn.task import Task
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
 
@@ -51,7 +51,7 @@ def _of_labels(labels: Labels) -> dict[str, int]:
     return {name: _digest([labels.index[name], t]) for name, t in labels.truth.items()}
 
 
-def _of_data(given: Interpretation) -> dict[str, Any]:
+def _of_data(given: Tables) -> dict[str, Any]:
     tables: dict[str, list[Tensor]] = {"lengths": [given.lengths]}
     for name, table in given.predicates.items():
         tables[f"predicate {name}"] = (

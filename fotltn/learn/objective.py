@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, listing
 from fotltn.grounding.labels import Labels
 from fotltn.learn.schedule import Schedule
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
 FactLoss = Literal["satisfaction", "cross-entropy", "noise-aware"]
@@ -176,7 +176,7 @@ def _total(weights: Tensor) -> Tensor:
     return weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
 
 
-def predicted(labels: Labels, model: Interpretation) -> dict[str, Tensor]:
+def predicted(labels: Labels, model: Tables) -> dict[str, Tensor]:
     """The degrees that a model gives to labelled facts, by predicate."""
     found = {}
     for name, index in labels.index.items():
@@ -194,7 +194,7 @@ def predicted(labels: Labels, model: Interpretation) -> dict[str, Tensor]:
 def fact_loss(
     objective: Objective,
     labels: Labels,
-    model: Interpretation,
+    model: Tables,
     epoch: float,
     flips: Tensor | float,
 ) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.learn.atoms import Names
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import PredicateDecl
 
@@ -29,7 +29,7 @@ _CSV, _TSV, _PARQUET = (".csv",), (".tsv",), (".parquet", ".pq")
 
 
 def predictions(
-    model: Interpretation,
+    model: Tables,
     signature: Signature,
     names: Names,
     predicates: Collection[str] | None = None,
@@ -122,7 +122,7 @@ def _mask() -> int:
 
 def _rows(
     decl: PredicateDecl,
-    model: Interpretation,
+    model: Tables,
     names: Names,
     traces: pa.Array | None,
     width: int,
@@ -148,7 +148,7 @@ def _rows(
 
 
 def _cells(
-    decl: PredicateDecl, model: Interpretation
+    decl: PredicateDecl, model: Tables
 ) -> tuple[Numbers, list[Numbers], Numbers | None, np.ndarray[Any, Any]]:
     """Traces, arguments, times (None if static) and degrees of the rows of a predicate."""
     table = model.table(decl.name)
@@ -191,7 +191,7 @@ def _repeated(index: Tensor, value: Tensor, row: int, times: int) -> tuple[Tenso
 
 
 def _named(
-    sort: str, trace: Numbers, numbers: Numbers, model: Interpretation, names: Names
+    sort: str, trace: Numbers, numbers: Numbers, model: Tables, names: Names
 ) -> pa.Array:
     """Entity numbers as names, each looked up once for each trace."""
     size = model.sizes[sort]

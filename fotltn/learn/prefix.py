@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.semantics import crisp
-from fotltn.semantics.interpretation import Interpretation, Value, align
+from fotltn.semantics.interpretation import Tables, Value, align
 
 Layer = c.Quantifier | c.Aggregate
 
@@ -114,7 +114,7 @@ def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
 
 
 def weights(
-    found: Prefix, model: Interpretation, *, threshold: float | None = None, count: bool = False
+    found: Prefix, model: Tables, *, threshold: float | None = None, count: bool = False
 ) -> Weights:
     """The weights of the cells of a prefix, over all traces.
 
@@ -156,7 +156,7 @@ def _point(u: Tensor, time: int) -> Tensor:
 
 
 def _bindings(
-    node: c.Quantifier, model: Interpretation, threshold: float | None, count: bool
+    node: c.Quantifier, model: Tables, threshold: float | None, count: bool
 ) -> tuple[float, list[Value]]:
     """What ∀ makes of weights: a number, and factors if there is a guard."""
     if node.guard is None:
@@ -173,7 +173,7 @@ def _bindings(
     return 1.0, [Value(axes, guard), Value(kept, inverse)]
 
 
-def _windows(node: c.Aggregate, active: Tensor, model: Interpretation, count: bool) -> Tensor:
+def _windows(node: c.Aggregate, active: Tensor, model: Tables, count: bool) -> Tensor:
     """For each active point what its window sees, with axes (trace, active point, time)."""
     times = torch.arange(model.horizon, device=active.device)
     steps = times - active.unsqueeze(-1)

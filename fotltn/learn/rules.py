@@ -25,7 +25,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 
 #: Where entities of a sort are present, with axes (trace, entity, time).
 Present = Mapping[str, Tensor]
@@ -101,7 +101,7 @@ class Rule:
 def rules(
     axioms: Sequence[CheckedAxiom],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     *,
     present: Present | None = None,
     traces: Sequence[int] | None = None,
@@ -177,7 +177,7 @@ def _strength(counts: Counts, draws: Draws, implication: bool) -> Strength:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Data:
     signature: Signature
-    model: Interpretation
+    model: Tables
     present: Present
     semantics: Semantics
     threshold: float

@@ -15,7 +15,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.networks.plans import Plans
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ class Axioms:
 
     def values(
         self,
-        model: Interpretation,
+        model: Tables,
         *,
         epoch: float = 0.0,
         key: int | None = 0,

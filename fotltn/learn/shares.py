@@ -20,7 +20,7 @@ from fotltn.learn.sweep import Part, sweep
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 
 
 class Measure(StrEnum):
@@ -122,7 +122,7 @@ def weigh(
     axes: tuple[c.Axis, ...],
     errors: Errors,
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,

@@ -15,7 +15,7 @@ from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import transform
@@ -27,7 +27,7 @@ MAX_CELLS = 2**21
 def axiom_values(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -61,7 +61,7 @@ class Part:
     stop: int
     values: dict[str, Tensor]
 
-    def shape(self, axes: tuple[c.Axis, ...], model: Interpretation) -> tuple[int, ...]:
+    def shape(self, axes: tuple[c.Axis, ...], model: Tables) -> tuple[int, ...]:
         """The sizes of all axes in this part."""
         sizes = [model.size(a) for a in axes]
         if axes:
@@ -74,7 +74,7 @@ def sweep(
     formulas: Mapping[str, c.Formula],
     axes: tuple[c.Axis, ...],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -102,8 +102,8 @@ def sweep(
 
 
 def _apart(
-    formulas: Mapping[str, c.Formula], axes: tuple[c.Axis, ...], model: Interpretation
-) -> tuple[dict[str, c.Formula], tuple[c.Axis, ...], Interpretation]:
+    formulas: Mapping[str, c.Formula], axes: tuple[c.Axis, ...], model: Tables
+) -> tuple[dict[str, c.Formula], tuple[c.Axis, ...], Tables]:
     """The same with a sort of its own for the first axis, of which only a part will be seen.
 
     Otherwise a plan may take what it knows of one axis for another axis of the same sort.
@@ -123,7 +123,7 @@ def _apart(
     return changed, (own, *others), replace(model, sizes=sizes)
 
 
-def two_valued(model: Interpretation, threshold: float) -> Interpretation:
+def two_valued(model: Tables, threshold: float) -> Tables:
     """The same with degrees at or above the threshold true, as tables of Booleans."""
 
     def boolean(table: Tensor | SparseTable) -> Tensor:
@@ -136,7 +136,7 @@ def two_valued(model: Interpretation, threshold: float) -> Interpretation:
     return replace(model, predicates={n: boolean(t) for n, t in model.predicates.items()})
 
 
-def rounded(model: Interpretation, threshold: float, dtype: torch.dtype) -> Interpretation:
+def rounded(model: Tables, threshold: float, dtype: torch.dtype) -> Tables:
     """The same with degrees at or above the threshold 1 and the others 0; facts stay facts."""
 
     def whole(table: Tensor | SparseTable) -> Tensor | SparseTable:
@@ -151,7 +151,7 @@ def rounded(model: Interpretation, threshold: float, dtype: torch.dtype) -> Inte
 def evaluate_parts(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -180,7 +180,7 @@ def evaluate_parts(
 def _prepare(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     at: int | None,

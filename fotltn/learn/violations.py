@@ -18,7 +18,7 @@ from fotltn.learn.sweep import Part, axiom_values, sweep, two_valued
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.notebook import bar, number, table
 
 
@@ -145,7 +145,7 @@ class Counterexample:
 def violations(
     axiom: str | c.Formula,
     theory: CheckedTheory,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     names: Names,
     *,
@@ -209,7 +209,7 @@ def violations(
 def counterexample(
     axiom: str | c.Formula,
     theory: CheckedTheory,
-    model: Interpretation,
+    model: Tables,
     names: Names,
     *,
     threshold: float = 0.5,

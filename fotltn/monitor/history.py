@@ -20,7 +20,7 @@ from fotltn.monitor.cells import Columns
 from fotltn.monitor.domain import Array, Domain
 from fotltn.monitor.intake import Intake
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.tree import postorder
 
 
@@ -80,7 +80,7 @@ class History:
         """The truth of formulas if the trace ended now."""
         return {n: v == 1 for n, v in self.values(names, CRISP, threshold=threshold).items()}
 
-    def _model(self) -> Interpretation:
+    def _model(self) -> Tables:
         """The trace as tables, without those who have not come."""
         signature, domain = self.signature, self.domain
         rows: dict[str, Rows] = {}

@@ -15,10 +15,10 @@ from fotltn.monitor.series import FIRST, HIGH, LOW, Stream
 from fotltn.monitor.totals import Total, over_time
 from fotltn.semantics import reference
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.operators import Operators
 
-Tables = dict[str, Tensor]
+Segments = dict[str, Tensor]
 
 
 class Segment:
@@ -40,10 +40,10 @@ class Segment:
         self.keep = 1
         self.start = self.count = 0
         self.streams: list[Stream] = []
-        self.tables: Tables = {}
-        self.functions: Tables = {}
+        self.tables: Segments = {}
+        self.functions: Segments = {}
         self.totals: dict[str, Total] = {}
-        self.since: Tables = {}
+        self.since: Segments = {}
 
     @property
     def length(self) -> int:
@@ -70,13 +70,13 @@ class Segment:
             self.tables = {n: t[..., drop:].clone() for n, t in self.tables.items()}
             self.functions = {n: t[..., drop:].clone() for n, t in self.functions.items()}
 
-    def model(self, tables: Tables, lengths: Sequence[int]) -> Interpretation:
-        """Tables over some points, with what is static; the trace may have several lengths."""
+    def model(self, tables: Segments, lengths: Sequence[int]) -> Tables:
+        """Segments over some points, with what is static; the trace may have several lengths."""
         static = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.static.items()}
         fixed = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.functions.items()}
         pairs = {n: torch.from_numpy(t) for n, t in self.intake.relations.items()}
         sizes = {sort: self.domain.size(sort) for sort in self.domain.names}
-        return Interpretation(
+        return Tables(
             sizes, torch.tensor(lengths), max(lengths), {**static, **tables},
             {**fixed, **self.functions}, self.domain.names, pairs,
         )  # fmt: skip
@@ -149,7 +149,7 @@ class Segment:
             known: whether the points that are kept come before them.
         """
         kept = self.length if known else 0
-        tables: Tables = {}
+        tables: Segments = {}
         for name, table in self.tables.items():
             # After points that are kept, no point is the first.
             for mark, degree in ((LOW, 0.0), (HIGH, float(name != FIRST or not known))):

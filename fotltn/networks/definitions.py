@@ -13,7 +13,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
 from fotltn.logic.signature import Signature
 from fotltn.networks.predicates import Defined
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder
 
@@ -98,7 +98,7 @@ def _ordered(found: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
     return {name: found[name] for name in order}
 
 
-def arranged(value: Value, free: Sequence[c.Axis], model: Interpretation) -> Tensor:
+def arranged(value: Value, free: Sequence[c.Axis], model: Tables) -> Tensor:
     """A value as a table: axes (trace, the free variables in order, time)."""
     tensor = value.tensor
     order = [0, *(1 + value.axes.index(a) for a in free if a in value.axes), tensor.dim() - 1]

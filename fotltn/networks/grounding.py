@@ -28,7 +28,7 @@ from fotltn.networks.predicates import (
     Table,
 )
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import postorder
 
@@ -57,7 +57,7 @@ class Grounding(nn.Module):
     def __init__(
         self,
         signature: Signature,
-        given: Interpretation,
+        given: Tables,
         predicates: Mapping[str, Predicate],
         *,
         inputs: Mapping[str, Inputs] | None = None,
@@ -111,7 +111,7 @@ class Grounding(nn.Module):
                         found.add(name)
         return tuple(n for n in self.signature.predicates if n in found)
 
-    def forward(self, part: Part | None = None) -> Interpretation:
+    def forward(self, part: Part | None = None) -> Tables:
         """Tables of all symbols, with gradients to the parameters; of a part, if one is given.
 
         Raises:
@@ -150,7 +150,7 @@ class Grounding(nn.Module):
         model = replace(given, predicates={**tables, **given.predicates}, functions=functions)
         return self._with_definitions(model, 0 if part is None else part.key)
 
-    def decided(self, model: Interpretation, *, threshold: float = 0.5) -> Interpretation:
+    def decided(self, model: Tables, *, threshold: float = 0.5) -> Tables:
         """Two-valued tables that agree with the definitions: these are applied to decided ones.
 
         Args:
@@ -165,12 +165,12 @@ class Grounding(nn.Module):
         crisp = {n: t.to(first.dtype) for n, t in defined.items()}
         return replace(found, predicates={**found.predicates, **crisp})
 
-    def applied(self, model: Interpretation) -> Interpretation:
+    def applied(self, model: Tables) -> Tables:
         """Tables in which what is defined is computed anew from the rest, on all data."""
         kept = {n: t for n, t in model.predicates.items() if n not in self.defined}
         return self._with_definitions(replace(model, predicates=kept), 0)
 
-    def _with_definitions(self, model: Interpretation, key: int | None) -> Interpretation:
+    def _with_definitions(self, model: Tables, key: int | None) -> Tables:
         for name, checked in self.definitions.items():
             value = self._plans[name](model, key)[name]
             if self._plans[name].semantics.log_space:
@@ -224,10 +224,10 @@ class Grounding(nn.Module):
 
     def _completed(
         self,
-        given: Interpretation,
+        given: Tables,
         predicates: Mapping[str, Predicate],
         features: Mapping[str, Tensor],
-    ) -> Interpretation:
+    ) -> Tables:
         """The given data with tables and what rules make of them, without what is computed."""
         for name, found in predicates.items():
             if isinstance(found, Table | Rule):
@@ -244,7 +244,7 @@ class Grounding(nn.Module):
 
     # --- what is refused --------------------------------------------------------------------------
 
-    def _check(self, predicates: Mapping[str, Predicate], given: Interpretation) -> None:
+    def _check(self, predicates: Mapping[str, Predicate], given: Tables) -> None:
         known, grouped = self.signature.predicates, [n for g in self._groups for n in g.names]
         for name in [*predicates, *grouped]:
             _known("predicate", name, known)
@@ -277,7 +277,7 @@ class Grounding(nn.Module):
                 _known("sort", sort, self.signature.sorts)
                 raise DataError(f"nothing says how many entities the sort '{sort}' has")
 
-    def _check_functions(self, given: Interpretation) -> None:
+    def _check_functions(self, given: Tables) -> None:
         known = self.signature.functions
         for name, network in self._functions.items():
             _known("function", name, known)
@@ -331,7 +331,7 @@ def _about(name: str) -> Iterator[None]:
 
 
 def _fits(
-    shape: Sequence[int], sizes: Sequence[int], model: Interpretation, *, static: bool
+    shape: Sequence[int], sizes: Sequence[int], model: Tables, *, static: bool
 ) -> bool:
     """Whether a shape is (traces or 1, sizes …, time points or 1)."""
     if len(shape) != len(sizes) + 2:
@@ -341,7 +341,7 @@ def _fits(
 
 
 def _check_shape(
-    table: Tensor | SparseTable, model: Interpretation, sorts: Sequence[str], static: bool
+    table: Tensor | SparseTable, model: Tables, sorts: Sequence[str], static: bool
 ) -> None:
     sizes = [model.sizes[s] for s in sorts]
     if not _fits(table.shape, sizes, model, static=static):

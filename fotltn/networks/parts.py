@@ -12,7 +12,7 @@ from torch import Tensor
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
 _KEYS = itertools.count(1)
@@ -31,7 +31,7 @@ class Part:
 
     traces: Tensor | None
     entities: Mapping[str, Tensor]
-    given: Interpretation
+    given: Tables
     key: int | None = None
 
     def pick(self, table: Tensor, sorts: Sequence[str | None]) -> Tensor:
@@ -61,7 +61,7 @@ class Part:
 
 
 def part(
-    given: Interpretation,
+    given: Tables,
     signature: Signature,
     *,
     traces: Tensor | None = None,

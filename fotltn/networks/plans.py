@@ -24,7 +24,7 @@ from fotltn.logic.signature import Signature
 from fotltn.plan.build import BUDGET
 from fotltn.semantics import reference
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 
 
@@ -61,7 +61,7 @@ class Plans:
         if self.semantics.log_space and self.fused:
             raise SemanticsError("formulas are not compiled in log space")
 
-    def __call__(self, model: Interpretation, key: int | None = 0) -> dict[str, Value]:
+    def __call__(self, model: Tables, key: int | None = 0) -> dict[str, Value]:
         """The value of each formula.
 
         Args:
@@ -79,7 +79,7 @@ class Plans:
                 self._ready[key] = ready
         return ready.run(model)
 
-    def _prepare(self, model: Interpretation, dtype: torch.dtype) -> Prepared | InBlocks | Compiled:
+    def _prepare(self, model: Tables, dtype: torch.dtype) -> Prepared | InBlocks | Compiled:
         signature = as_given(self.signature, model)
         static = (
             *(decl.static for decl in signature.predicates.values()),
@@ -94,7 +94,7 @@ class Plans:
             return compiled(program.prepare(model, dtype=dtype, budget=self.budget), model)
         return program.ready(model, dtype=dtype, budget=self.budget)
 
-    def _by_equations(self, name: str, model: Interpretation, dtype: torch.dtype) -> Value:
+    def _by_equations(self, name: str, model: Tables, dtype: torch.dtype) -> Value:
         value = reference.evaluate(self.formulas[name], model, self.semantics, dtype=dtype)
         if self.at is None:
             return value
@@ -108,7 +108,7 @@ class _Ready:
     run: Prepared | InBlocks | Compiled
     fixed: _Fixed
 
-    def fits(self, model: Interpretation, dtype: torch.dtype) -> bool:
+    def fits(self, model: Tables, dtype: torch.dtype) -> bool:
         """Whether only the degrees of dense tables differ."""
         ours, theirs = self.fixed, _fixed(model, dtype)
         return ours.plain == theirs.plain and all(
@@ -121,7 +121,7 @@ class _Fixed(NamedTuple):
     objects: tuple[object, ...]  # compared by identity
 
 
-def _fixed(model: Interpretation, dtype: torch.dtype) -> _Fixed:
+def _fixed(model: Tables, dtype: torch.dtype) -> _Fixed:
     dense = {n: t.shape for n, t in model.predicates.items() if isinstance(t, Tensor)}
     facts = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
     functions = {n: t.shape for n, t in model.functions.items()}
@@ -131,7 +131,7 @@ def _fixed(model: Interpretation, dtype: torch.dtype) -> _Fixed:
     )
 
 
-def precision(model: Interpretation) -> torch.dtype:
+def precision(model: Tables) -> torch.dtype:
     """The type of the first dense table."""
     for table in model.predicates.values():
         if isinstance(table, Tensor) and table.is_floating_point():

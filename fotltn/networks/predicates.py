@@ -13,7 +13,7 @@ from torch.nn.utils import skip_init
 from fotltn.errors import DataError, FotError, did_you_mean, listing
 from fotltn.networks.inputs import smoothing
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -250,7 +250,7 @@ class Table:
 class Rule:
     """A function of the given data and features to a table, computed once."""
 
-    function: Callable[[Interpretation, Mapping[str, Tensor]], Tensor | SparseTable]
+    function: Callable[[Tables, Mapping[str, Tensor]], Tensor | SparseTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

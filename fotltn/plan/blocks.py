@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fotltn.algebra.expr import Expr, free_axes, free_axes_of_all
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import postorder
 
@@ -45,7 +45,7 @@ class Block:
 # --- how large traces are -------------------------------------------------------------------------
 
 
-def counted(formulas: Sequence[c.Formula], model: Interpretation) -> dict[str, Ints]:
+def counted(formulas: Sequence[c.Formula], model: Tables) -> dict[str, Ints]:
     """By sort, how many entities of each trace can count, if guards of all quantifiers say so.
 
     Entities after these are never seen: each quantifier over the sort has a guard with a given
@@ -92,7 +92,7 @@ def _atoms(guard: c.Formula | None, axis: c.Axis) -> list[c.Atom]:
     return found
 
 
-def _last(atom: c.Atom, axis: c.Axis, model: Interpretation) -> Ints:
+def _last(atom: c.Atom, axis: c.Axis, model: Tables) -> Ints:
     """For each trace, how many entities there are up to the last that an atom is true of."""
     place = 1 + atom.args.index(c.Variable(axis, str(axis.sort)))
     table = model.table(atom.predicate)
@@ -205,7 +205,7 @@ class Cutter:
     _kept: dict[str, tuple[Tensor, int, list[Tensor]]] = field(default_factory=dict)
     _lengths: tuple[Tensor, list[Tensor]] | None = None
 
-    def models(self, model: Interpretation) -> list[Interpretation]:
+    def models(self, model: Tables) -> list[Tables]:
         """The model of each block."""
         tables = {n: self._table(n, model.table(n), s) for n, s in self.predicates.items()}
         functions = {
@@ -330,7 +330,7 @@ class Layout:
         model: the batch.
     """
 
-    def __init__(self, formulas: Sequence[c.Formula], costs: Costs, model: Interpretation) -> None:
+    def __init__(self, formulas: Sequence[c.Formula], costs: Costs, model: Tables) -> None:
         """Choose blocks."""
         nodes = list(postorder(*formulas))
         counts = counted(formulas, model)
@@ -345,11 +345,11 @@ class Layout:
         atoms = [n for n in postorder(*guards) if isinstance(n, c.Atom)]
         self.guards = {atom.predicate: model.table(atom.predicate) for atom in atoms}
 
-    def fits(self, model: Interpretation) -> bool:
+    def fits(self, model: Tables) -> bool:
         """Whether the tables of guards are those that the blocks were chosen by."""
         return all(model.table(name) is table for name, table in self.guards.items())
 
-    def models(self, model: Interpretation) -> list[Interpretation]:
+    def models(self, model: Tables) -> list[Tables]:
         """The model of each block."""
         return self.cutter.models(model)
 
@@ -366,7 +366,7 @@ class Layout:
         return found
 
 
-def layout(formulas: Sequence[c.Formula], costs: Costs, model: Interpretation) -> Layout | None:
+def layout(formulas: Sequence[c.Formula], costs: Costs, model: Tables) -> Layout | None:
     """Blocks of a batch for closed formulas at the first point, if these save much padding."""
     if model.batch < 2 or model.cuts or any(free_axes(formula) for formula in formulas):
         return None

@@ -12,7 +12,7 @@ from torch import Tensor
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import Matrix, matrix
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, flat, numbered
 
 Key = tuple[object, ...]
@@ -24,7 +24,7 @@ class Bound:
 
     leaf: e.Leaf
     table: SparseTable
-    model: Interpretation
+    model: Tables
     coordinates: dict[c.Axis, Tensor]
     trace: Tensor | None
     time: Tensor | None
@@ -107,7 +107,7 @@ class Bound:
         return self._matrices[key]
 
 
-def bind(leaf: e.Leaf, table: SparseTable, model: Interpretation) -> Bound:
+def bind(leaf: e.Leaf, table: SparseTable, model: Tables) -> Bound:
     """Order facts by trace, time and arguments, and split their index into axes.
 
     Facts beyond the end of their trace are left out: there is no such point.

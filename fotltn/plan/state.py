@@ -12,7 +12,7 @@ from fotltn.algebra import expr as e
 from fotltn.plan.facts import Bound, bind
 from fotltn.semantics import connectives
 from fotltn.semantics.config import Implication, Negation, Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 
 
@@ -20,7 +20,7 @@ from fotltn.semantics.sparse import SparseTable
 class Run:
     """One evaluation: the data, and what has been computed so far."""
 
-    model: Interpretation
+    model: Tables
     semantics: Semantics
     dtype: torch.dtype
     bound: dict[e.Leaf, Bound]

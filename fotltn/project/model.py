@@ -43,7 +43,7 @@ from fotltn.project.toml import parse_toml
 from fotltn.project.truth import read_labels, stated_model
 from fotltn.project.world import World, device_of
 from fotltn.semantics.config import PMean, Semantics, named
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
 from fotltn.why import (
@@ -105,7 +105,7 @@ class Model:
     warnings: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     trust: Mapping[str, float] | None = None
-    _tables: Interpretation | None = field(default=None, repr=False)
+    _tables: Tables | None = field(default=None, repr=False)
     _subject: Subject | None = field(default=None, repr=False)
 
     @property
@@ -130,7 +130,7 @@ class Model:
         return max((e.number for e in self.history if e.best), default=0)
 
     @property
-    def tables(self) -> Interpretation:
+    def tables(self) -> Tables:
         """The degrees of all predicates, computed once."""
         if self._tables is None:
             self.grounding.eval()
@@ -154,13 +154,13 @@ class Model:
         return tuple(n for n in self.theory.signature.predicates if n not in self.grounding.open)
 
     @property
-    def truth(self) -> Interpretation:
+    def truth(self) -> Tables:
         """Tables of what the facts state; what they do not state is false."""
         return stated_model(self.world, self.grounding, self.dtype)
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def decided(self, *, threshold: float = 0.5) -> Interpretation:
+    def decided(self, *, threshold: float = 0.5) -> Tables:
         """Two-valued predictions that agree with the definitions."""
         with torch.no_grad():
             return self.grounding.decided(self.tables, threshold=threshold)

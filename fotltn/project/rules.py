@@ -19,7 +19,7 @@ from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import model_of
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 
@@ -40,7 +40,7 @@ class Evidence:
 
     theory: CheckedTheory
     facts: Facts
-    tables: Interpretation
+    tables: Tables
     present: Mapping[str, Tensor]
     parts: Mapping[str, tuple[int, ...]]
     warnings: tuple[Diagnostic, ...]

@@ -16,7 +16,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.project.config import Config
 from fotltn.project.world import World, device_of, moved, to_device
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import Theory
 
@@ -85,7 +85,7 @@ def unpack_world(
             given[f"{name}/index"], given[f"{name}/value"], tuple(shape), default
         )
     device = device_of(config)
-    model = Interpretation(
+    model = Tables(
         facts.sizes(),
         torch.tensor(facts.lengths),
         max(facts.lengths),

@@ -17,13 +17,13 @@ from fotltn.learn.sweep import evaluate_parts
 from fotltn.networks.definitions import arranged
 from fotltn.networks.grounding import Grounding
 from fotltn.project.world import World
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
 _DENSE = 2**24  # cells of a table that is laid out, however few facts it has
 
 
-def stated_model(world: World, grounding: Grounding, dtype: torch.dtype) -> Interpretation:
+def stated_model(world: World, grounding: Grounding, dtype: torch.dtype) -> Tables:
     """Tables of what the facts state; what they do not state is false.
 
     A predicate that is defined by a formula, and of which no fact is stated, is what its formula

@@ -23,7 +23,7 @@ from fotltn.logic.signature import Signature
 from fotltn.project.config import Config, WideConfig
 from fotltn.project.data import argument
 from fotltn.project.padding import unguarded
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.theory import Theory
 
@@ -50,7 +50,7 @@ class World:
     theory: CheckedTheory
     facts: Facts
     features: Mapping[str, Features]
-    given: Interpretation
+    given: Tables
     stated: Labels
     labels: Labels
     test: Labels | None
@@ -252,7 +252,7 @@ def in_precision(config: Config) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def moved(model: Interpretation, device: torch.device) -> Interpretation:
+def moved(model: Tables, device: torch.device) -> Tables:
     """Tables on a device."""
     if device.type == "cpu":
         return model

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from fotltn.errors import DataError
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Interpretation, Value, align, gather, variable
+from fotltn.semantics.interpretation import Tables, Value, align, gather, variable
 from fotltn.tree import fold
 
 
-def evaluate(formula: c.Formula, model: Interpretation, *, threshold: float | None = None) -> Value:
+def evaluate(formula: c.Formula, model: Tables, *, threshold: float | None = None) -> Value:
     """The truth of a formula, as Booleans with axes (trace, free variables …, time).
 
     Args:
@@ -57,7 +57,7 @@ def alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _value(
-    node: c.Core, below: list[Value], model: Interpretation, threshold: float | None
+    node: c.Core, below: list[Value], model: Tables, threshold: float | None
 ) -> Value:
     lengths = model.lengths
     match node:
@@ -115,7 +115,7 @@ def _value(
 
 
 def _looked_up(
-    table: Tensor, args: tuple[c.Term, ...], below: list[Value], model: Interpretation
+    table: Tensor, args: tuple[c.Term, ...], below: list[Value], model: Tables
 ) -> Value:
     """Terms looked up in a table; of variables that run over all entities, the table itself."""
     axes = tuple(a.axis for a in args if isinstance(a, c.Variable) and a.column is None)
@@ -139,12 +139,12 @@ def _truth(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
     return degrees == 1
 
 
-def _everywhere(u: Tensor, model: Interpretation) -> Tensor:
+def _everywhere(u: Tensor, model: Tables) -> Tensor:
     return u.expand(model.batch, *u.shape[1:-1], model.horizon)
 
 
 def _quantify(
-    below: list[Value], universal: bool, bound: tuple[c.Axis, ...], model: Interpretation
+    below: list[Value], universal: bool, bound: tuple[c.Axis, ...], model: Tables
 ) -> Value:
     device = model.lengths.device
     every = [

@@ -15,7 +15,7 @@ from fotltn.semantics.sparse import SparseTable
 
 
 @dataclass(frozen=True, slots=True)
-class Interpretation:
+class Tables:
     """Tables over entities and time.
 
     Args:
@@ -129,7 +129,7 @@ def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
     return axes, tensors
 
 
-def variable(node: c.Variable, model: Interpretation) -> Value:
+def variable(node: c.Variable, model: Tables) -> Value:
     """The entities that a variable runs over."""
     device = model.lengths.device
     if node.column is None:

@@ -14,13 +14,13 @@ from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.semantics import crisp, temporal
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Interpretation, Value, align, gather, variable
+from fotltn.semantics.interpretation import Tables, Value, align, gather, variable
 from fotltn.semantics.operators import Operators, operators
 from fotltn.tree import fold
 
 
 def evaluate(
-    formula: c.Formula, model: Interpretation, semantics: Semantics, *, dtype: torch.dtype
+    formula: c.Formula, model: Tables, semantics: Semantics, *, dtype: torch.dtype
 ) -> Value:
     """The degrees (in log space: their logarithms) of a formula, with its free axes."""
     ops = operators(semantics)
@@ -31,7 +31,7 @@ def evaluate(
     return fold(formula, visit)
 
 
-def evaluate_term(term: c.Term, model: Interpretation, dtype: torch.dtype) -> Value:
+def evaluate_term(term: c.Term, model: Tables, dtype: torch.dtype) -> Value:
     """The entity numbers (or numbers) of a term, with its free axes."""
 
     def visit(node: c.Core, below: list[Value]) -> Value:
@@ -43,7 +43,7 @@ def evaluate_term(term: c.Term, model: Interpretation, dtype: torch.dtype) -> Va
 def _value(
     node: c.Core,
     below: list[Value],
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     ops: Operators,
     dtype: torch.dtype,
@@ -122,7 +122,7 @@ def _constant(shape: tuple[int, ...], value: float, lengths: Tensor, dtype: torc
     return torch.full(shape, value, dtype=dtype, device=lengths.device)
 
 
-def _everywhere(u: Tensor, model: Interpretation) -> Tensor:
+def _everywhere(u: Tensor, model: Tables) -> Tensor:
     """Expand trace and time to their full sizes."""
     return u.expand(model.batch, *u.shape[1:-1], model.horizon)
 
@@ -132,7 +132,7 @@ def _quantify(
     guard: Value | None,
     universal: bool,
     bound: tuple[c.Axis, ...],
-    model: Interpretation,
+    model: Tables,
     ops: Operators,
 ) -> Value:
     """Aggregate over the bound axes, all of them present in full so that each binding counts."""
@@ -152,7 +152,7 @@ def equality(
     a: Tensor,
     b: Tensor,
     left: c.Term,
-    model: Interpretation,
+    model: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
 ) -> Tensor:

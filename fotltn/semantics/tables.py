@@ -11,7 +11,7 @@ from torch import Tensor
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.theory import FunctionDecl
 from fotltn.tree import postorder
 
@@ -28,7 +28,7 @@ def interpret(
     features: Mapping[str, Any] | None = None,
     horizon: int | None = None,
     declared: bool = True,
-) -> tuple[Interpretation, torch.dtype]:
+) -> tuple[Tables, torch.dtype]:
     """Check tables against a signature and put them together; also says the floating type.
 
     Tables that the signature does not know are left alone. If it was `declared`, and not read off
@@ -91,7 +91,7 @@ def interpret(
         for place, sort in enumerate(signature.relations[name].sorts):
             _in_range(f"relation '{name}', place {place + 1}", table[:, place], plain.get(sort))
     device = next((t.device for t in tables.values()), torch.device("cpu"))
-    model = Interpretation(plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors)
+    model = Tables(plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors)
     for sort, names in numbers.items():
         for name, number in names.items():
             if sort in plain and not 0 <= number < plain[sort] and _constant_used(used, name, sort):

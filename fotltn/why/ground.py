@@ -14,7 +14,7 @@ from fotltn.learn.prefix import spread
 from fotltn.logic import core as c
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.why.pattern import Leaf
 from fotltn.why.subject import Cell, Rule, Subject
@@ -55,7 +55,7 @@ class View:
     subject: Subject
     outer: tuple[c.Axis, ...]
     trace: int
-    model: Interpretation
+    model: Tables
 
     def leaf(self, leaf: Leaf, first: int, last: int) -> Degrees:
         """The degrees of a leaf from one point to another."""

@@ -16,7 +16,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.formula import Formula
 from fotltn.why.text import text_of, written
 
@@ -47,7 +47,7 @@ class Subject:
     """
 
     signature: Signature
-    tables: Interpretation
+    tables: Tables
     semantics: Semantics
     names: Names
     traces: tuple[str, ...] = ()

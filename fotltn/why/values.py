@@ -12,7 +12,7 @@ from torch import Tensor
 from fotltn.evaluation import evaluate_all, evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics.config import GODEL, Semantics
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import children, postorder
 from fotltn.why.ground import Degrees, View, view
@@ -53,7 +53,7 @@ class Site:
         """The data."""
         return self.view.subject
 
-    def model(self, tables: Mapping[Leaf, Tensor], guards: Mapping[Leaf, Tensor]) -> Interpretation:
+    def model(self, tables: Mapping[Leaf, Tensor], guards: Mapping[Leaf, Tensor]) -> Tables:
         """An interpretation of the pattern.
 
         Args:
@@ -70,9 +70,9 @@ class Site:
         sizes = {str(own.sort): self.subject.tables.size(a) for a, own in self.pattern.axes.items()}
         batch = max((table.shape[0] for table in predicates.values()), default=1)
         lengths = torch.full((batch,), points, device=self.subject.tables.lengths.device)
-        return Interpretation(sizes, lengths, points, predicates)
+        return Tables(sizes, lengths, points, predicates)
 
-    def graded(self, tables: Mapping[Leaf, Tensor]) -> Interpretation:
+    def graded(self, tables: Mapping[Leaf, Tensor]) -> Tables:
         """An interpretation with these degrees; guards are what they are."""
         guards = {
             leaf: own.value if isinstance(leaf.node, c.Atom) else own.truth
@@ -181,7 +181,7 @@ def values_at(found: Site) -> Values:
 
 
 def _evaluated(
-    formulas: Sequence[c.Formula], model: Interpretation, semantics: Semantics, dtype: torch.dtype
+    formulas: Sequence[c.Formula], model: Tables, semantics: Semantics, dtype: torch.dtype
 ) -> dict[c.Formula, Value]:
     """The values of formulas that are parts of each other: at once, or if many, one by one."""
     if len(formulas) <= _MANY:

@@ -15,7 +15,7 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.parse import parse_formula
 from tests.grounding.common import SIGNATURE, THEORY, read
@@ -136,7 +136,7 @@ def facts_only(*names: str) -> Signature:
     return Signature(SIGNATURE.sorts, kept, {}, SIGNATURE.constants, SIGNATURE.relations)
 
 
-def cells(model: Interpretation, name: str) -> torch.Tensor:
+def cells(model: Tables, name: str) -> torch.Tensor:
     found = model.predicates[name]
     assert isinstance(found, torch.Tensor)
     return found

@@ -12,7 +12,7 @@ from fotltn.grounding.dense import interpretation, presence
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import CRISP
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.parse import parse_formula
 
 SIGNATURE = check(
@@ -182,7 +182,7 @@ def test_guarded_formulas_see_only_the_entities_of_their_trace(text, seed):
     formula = check_formula(parse_formula(text), signature).formula
 
     def truth(facts: Facts) -> torch.Tensor:
-        model: Interpretation = interpretation(facts, signature)
+        model: Tables = interpretation(facts, signature)
         value = evaluate_core(formula, model, CRISP, dtype=torch.float64)
         return present(value, (), model, at="all", batched=True)
 

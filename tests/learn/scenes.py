@@ -12,7 +12,7 @@ from fotltn.learn.prefix import Layer
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.semantics import crisp
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
 
@@ -24,7 +24,7 @@ def carped_theory() -> CheckedTheory:
     return check(parse_theory(text))
 
 
-def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Interpretation:
+def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Tables:
     """As many pedestrians as cars, as the paper generates them; `Close` is a table of facts."""
     rng = torch.Generator().manual_seed(seed)
     agents = 2 * cars
@@ -52,7 +52,7 @@ def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Interpretation:
         "OnSidewalk": (1 - car) * (1 - crossing),
     }
     facts = sparse_table(close.unsqueeze(0).nonzero().T, None, (1, agents, agents, horizon))
-    return Interpretation(
+    return Tables(
         {"agent": agents},
         torch.tensor([horizon]),
         horizon,
@@ -64,7 +64,7 @@ def name(sort: str, _: int, number: int) -> str:
     return f"{sort}{number}"
 
 
-def cell_weights(layers: tuple[Layer, ...], model: Interpretation) -> Counter[tuple[int, ...]]:
+def cell_weights(layers: tuple[Layer, ...], model: Tables) -> Counter[tuple[int, ...]]:
     """The weight of each cell (trace, time, numbers …) in nested means, by plain loops."""
     cells: Counter[tuple[int, ...]] = Counter()
     for trace in range(model.batch):

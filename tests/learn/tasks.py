@@ -14,7 +14,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Defined, Network, Predicate, mlp
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
 
@@ -34,10 +34,10 @@ def theory(text: str = THEORY) -> CheckedTheory:
     return check(parse_theory(text))
 
 
-def given(traces: int = 1, *, lengths: list[int] | None = None) -> Interpretation:
+def given(traces: int = 1, *, lengths: list[int] | None = None) -> Tables:
     rng = torch.Generator().manual_seed(5)
     close = torch.rand(traces, AGENTS, AGENTS, HORIZON, generator=rng) < 0.2
-    return Interpretation(
+    return Tables(
         {"agent": AGENTS},
         torch.tensor(lengths or [HORIZON] * traces),
         HORIZON,

@@ -20,7 +20,7 @@ from fotltn.learn.predictions import predictions, write_table
 from fotltn.learn.violations import violations
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
 from tests.learn.scenes import name
@@ -40,10 +40,10 @@ THEORY = check(
 SIGNATURE = THEORY.signature
 
 
-def model(lengths=(4,), seed: int = 0) -> Interpretation:
+def model(lengths=(4,), seed: int = 0) -> Tables:
     torch.manual_seed(seed)
     batch, horizon = len(lengths), max(lengths)
-    return Interpretation(
+    return Tables(
         {"s": 3},
         torch.tensor(lengths),
         horizon,
@@ -56,7 +56,7 @@ def model(lengths=(4,), seed: int = 0) -> Interpretation:
     )
 
 
-def tables(given: Interpretation, trace: int, length: int):
+def tables(given: Tables, trace: int, length: int):
     return {
         n: t[trace, ..., :length] if n != "Kind" else t[trace].expand(3, length)  # type: ignore[index]
         for n, t in given.predicates.items()

@@ -22,7 +22,7 @@ from fotltn.learn.sweep import two_valued
 from fotltn.logic.check import check, check_formula
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, LTN, PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
@@ -184,13 +184,13 @@ def propositional(text: str):
     return check_formula(parse_formula(text)).formula
 
 
-def world(*traces: list[list[bool]]) -> Interpretation:
+def world(*traces: list[list[bool]]) -> Tables:
     """Traces of p and q."""
     lengths = [len(rows[0]) for rows in traces]
     tables = torch.zeros(2, len(traces), max(lengths), dtype=torch.bool)
     for trace, rows in enumerate(traces):
         tables[:, trace, : lengths[trace]] = torch.tensor(rows)
-    return Interpretation({}, torch.tensor(lengths), max(lengths), {"p": tables[0], "q": tables[1]})
+    return Tables({}, torch.tensor(lengths), max(lengths), {"p": tables[0], "q": tables[1]})
 
 
 def could_be(formula, rows, extra):
@@ -243,14 +243,14 @@ axiom N4: forall x where Given(x, x). G(Given(x, x) -> P(x))
 """
 
 
-def small(seed: int = 0, lengths=(4,), horizon: int = 4) -> Interpretation:
+def small(seed: int = 0, lengths=(4,), horizon: int = 4) -> Tables:
     torch.manual_seed(seed)
     tables = {
         "P": torch.rand(len(lengths), 3, horizon),
         "Q": torch.rand(len(lengths), 3, horizon),
         "Given": (torch.rand(len(lengths), 3, 3, horizon) < 0.4).double(),
     }
-    return Interpretation({"s": 3}, torch.tensor(lengths), horizon, tables)
+    return Tables({"s": 3}, torch.tensor(lengths), horizon, tables)
 
 
 def test_gradients_are_split_by_occurrence():
@@ -282,7 +282,7 @@ def test_what_is_no_implication_has_no_antecedent():
 def test_most_of_the_gradient_to_the_antecedent_is_told():
     text = "sort s\npredicate P(s)\npredicate Q(s)\naxiom N: forall x. G(P(x) -> Q(x))"
     tables = {"P": torch.full((1, 2, 3), 0.05), "Q": torch.full((1, 2, 3), 0.9)}
-    model = Interpretation({"s": 2}, torch.tensor([3]), 3, tables)
+    model = Tables({"s": 2}, torch.tensor([3]), 3, tables)
     theory = check(parse_theory(text))
     found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
     # The error is P (1 - Q): its derivatives are 0.1 and 0.05.
@@ -299,7 +299,7 @@ def test_most_of_the_gradient_to_the_antecedent_is_told():
 
 def rule(text: str, tables, horizon: int, **options):
     theory = check(parse_theory(f"sort s\npredicate P(s)\npredicate Q(s)\naxiom N: {text}"))
-    model = Interpretation(
+    model = Tables(
         {"s": len(next(iter(tables.values())))},
         torch.tensor([horizon]),
         horizon,

@@ -11,7 +11,7 @@ from fotltn.learn.satisfaction import Axioms
 from fotltn.logic.check import check
 from fotltn.networks.parts import Part, part
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 
 DECLARED = """
@@ -36,7 +36,7 @@ def world(traces=1, agents=5, places=2, horizon=4, lengths=None):
     tables = {n: torch.rand(s, generator=rng) for n, s in shapes.items()}
     tables["Car"] = (torch.arange(agents) < 2).double().reshape(1, agents, 1)
     lengths = torch.tensor(lengths or [horizon] * traces)
-    return Interpretation({"agent": agents, "place": places}, lengths, horizon, tables)
+    return Tables({"agent": agents, "place": places}, lengths, horizon, tables)
 
 
 def powers(axioms, model, key=0):

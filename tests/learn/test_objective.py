@@ -26,7 +26,7 @@ from fotltn.learn.objective import (
 from fotltn.learn.schedule import Schedule, schedule
 from fotltn.learn.sweep import axiom_values
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from tests.learn import tasks
 
@@ -44,7 +44,7 @@ def world(seed=0, *, crisp=True, count=40):
     rng = gen(seed)
     shapes = {"A": (2, 3, 5), "B": (1, 4, 3, 1)}
     tables = {n: torch.rand(s, generator=rng) for n, s in shapes.items()}
-    model = Interpretation({"s": 3, "t": 4}, torch.tensor([5, 5]), 5, tables)
+    model = Tables({"s": 3, "t": 4}, torch.tensor([5, 5]), 5, tables)
     index = {
         "A": torch.stack([torch.randint(0, n, (count,), generator=rng) for n in (2, 3, 5)]),
         "B": torch.stack([torch.randint(0, n, (count // 2,), generator=rng) for n in (2, 4, 3, 1)]),
@@ -210,7 +210,7 @@ def test_a_learned_rate_of_flips_is_the_true_one():
     index = torch.stack([torch.zeros(20_000), torch.arange(20_000.0), torch.zeros(20_000)]).long()
     clean = Labels({"A": index}, {"A": truth}, {"A": ("s",)})
     noisy, mask = flip(clean, 0.17, 1)
-    model = Interpretation({"s": 20_000}, torch.tensor([1]), 1, {"A": truth.reshape(1, -1, 1)})
+    model = Tables({"s": 20_000}, torch.tensor([1]), 1, {"A": truth.reshape(1, -1, 1)})
     objective = Objective(facts="noise-aware", together="sum", learn_flips=True, flips=0.05)
     rate = Flips(0.05)
     assert rate().item() == pytest.approx(0.05, abs=1e-6)
@@ -254,7 +254,7 @@ def test_slopes_are_finite_where_all_is_wrong(facts, degree):
     index = torch.tensor([[0], [0], [0]])
     labels = Labels({"A": index}, {"A": torch.tensor([1.0 - round(degree)])}, {"A": ("s",)})
     table: Any = torch.full((1, 1, 1), degree).requires_grad_()
-    model = Interpretation({"s": 1}, torch.tensor([1]), 1, {"A": table})
+    model = Tables({"s": 1}, torch.tensor([1]), 1, {"A": table})
     found = fact_loss(objective, labels, model, 0, 0.1)
     found.backward()
     assert found.isfinite()
@@ -265,7 +265,7 @@ def test_a_confidently_wrong_network_is_still_pushed():
     """The slope of the cross-entropy with respect to a logit of -40 is that of one label."""
     logit: Any = torch.tensor([[[-40.0]]], requires_grad=True)
     labels = Labels({"A": torch.zeros(3, 1).long()}, {"A": torch.ones(1)}, {"A": ("s",)})
-    model = Interpretation({"s": 1}, torch.tensor([1]), 1, {"A": torch.sigmoid(logit)})
+    model = Tables({"s": 1}, torch.tensor([1]), 1, {"A": torch.sigmoid(logit)})
     objective = Objective(facts="cross-entropy", together="sum")
     fact_loss(objective, labels, model, 0, 0.1).backward()
     assert logit.grad.item() == pytest.approx(-1)
@@ -275,7 +275,7 @@ def test_what_is_no_number_does_not_pass_for_satisfied():
     nan = torch.tensor([[0.5, math.nan]])
     assert mean_error(nan, torch.ones(1, 2), 4).isnan()
     labels = Labels({"A": torch.zeros(3, 1).long()}, {"A": torch.ones(1)}, {"A": ("s",)})
-    model = Interpretation({"s": 1}, torch.tensor([1]), 1, {"A": torch.full((1, 1, 1), math.nan)})
+    model = Tables({"s": 1}, torch.tensor([1]), 1, {"A": torch.full((1, 1, 1), math.nan)})
     for objective in (
         PAPER,
         Objective(fact_p={"A": constant(2)}),

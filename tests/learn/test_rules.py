@@ -14,7 +14,7 @@ from fotltn.learn.longer import reach
 from fotltn.learn.rules import rules
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.parse import parse_formula
 
@@ -60,13 +60,13 @@ class Scene:
             for b, y, t in itertools.product(range(batch), range(PEDS), range(HORIZON))
         }
 
-    def model(self) -> Interpretation:
+    def model(self) -> Tables:
         def tensor(cells, *shape):
             return torch.tensor([*cells.values()], dtype=torch.float64).reshape(*shape)
 
         batch = len(LENGTHS)
         close = tensor(self.close, batch, CARS, PEDS, HORIZON)
-        return Interpretation(
+        return Tables(
             {"car": CARS, "ped": PEDS}, torch.tensor(LENGTHS), HORIZON,
             {
                 "Stop": tensor(self.stop, batch, CARS, HORIZON),

@@ -12,7 +12,7 @@ from fotltn.learn.schedule import Schedule, schedule
 from fotltn.networks.parts import part
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from tests.learn import tasks
 
 MORE = """
@@ -58,7 +58,7 @@ def test_logarithms_do_not_underflow_in_log_space():
     theory = tasks.theory()
     declared = {"Car": (1, 900, 1), "Stop": (1, 900, 8), "Run": (1, 900, 8), "Near": (1, 900, 8)}
     tables: Any = {n: torch.full(s, 0.4).requires_grad_() for n, s in declared.items()}
-    model = Interpretation({"agent": 900}, torch.tensor([8]), 8, tables)
+    model = Tables({"agent": 900}, torch.tensor([8]), 8, tables)
     axioms = Axioms(theory, LOG_PRODUCT)
     assert axioms.values(model)[1, 0] == 0
     logs = axioms.values(model, log=True)

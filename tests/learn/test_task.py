@@ -16,7 +16,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Network, mlp
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from tests.learn import tasks
 
 
@@ -103,7 +103,7 @@ def test_compiled_plans_cannot_learn_functions():
     text = "sort agent\ntemporal function speed(agent): real\naxiom A: forall x. G speed(x) = 1"
     theory = tasks.theory(text)
     ground = Grounding(
-        theory.signature, Interpretation({"agent": 2}, torch.tensor([3]), 3, {}), {},
+        theory.signature, Tables({"agent": 2}, torch.tensor([3]), 3, {}), {},
         inputs={"agent": Embeddings(1, 2, 3, 2)}, functions={"speed": Network(mlp(2))},
     )  # fmt: skip
     none = Labels({}, {})

@@ -26,7 +26,7 @@ from fotltn.semantics.config import (
     Fold,
     PMean,
 )
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from tests.learn.scenes import LEARNED, carped, carped_theory, cell_weights, name
@@ -139,9 +139,9 @@ def test_the_cases_are_not_trivial():
 
 def one(
     text: str, tables, horizon: int, sizes=None, lengths=None
-) -> tuple[CheckedTheory, Interpretation]:
+) -> tuple[CheckedTheory, Tables]:
     theory = check(parse_theory(text))
-    model = Interpretation(
+    model = Tables(
         sizes or {"s": 2},
         torch.tensor(lengths or [horizon]),
         horizon,

@@ -11,7 +11,7 @@ import torch
 
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.monitor.steps import Step
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
@@ -112,7 +112,7 @@ def seen_by(names: Names, steps: Sequence[Step]) -> Names:
     return {sort: [n for n in own if n == "c" or n in said] for sort, own in names.items()}
 
 
-def tables_of(steps: Sequence[Step], names: Names, theory: CheckedTheory) -> Interpretation:
+def tables_of(steps: Sequence[Step], names: Names, theory: CheckedTheory) -> Tables:
     """The steps as tables, with everybody there from the start."""
     length = len(steps)
     tables: dict[str, torch.Tensor | SparseTable] = {}
@@ -129,4 +129,4 @@ def tables_of(steps: Sequence[Step], names: Names, theory: CheckedTheory) -> Int
                     table[(0, *place, 0 if decl.static else t)] = degree
         tables[name] = table
     sizes = {s: len(own) for s, own in names.items()}
-    return Interpretation(sizes, torch.tensor([length]), length, tables, constants=numbers)
+    return Tables(sizes, torch.tensor([length]), length, tables, constants=numbers)

@@ -14,7 +14,7 @@ from fotltn.monitor.monitor import Monitor
 from fotltn.monitor.steps import Header, Step
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import GODEL
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from tests.semantics.textbook import Table, World, holds
 from tests.semantics.worlds import (
@@ -159,7 +159,7 @@ def test_values_that_are_not_stated_have_a_default():
             states = monitor.step(facts, values)
             seen = [i for i, n in enumerate(names) if came[n] <= t]
             order = sorted(seen, key=lambda i: list(monitor.domain.names["s"]).index(names[i]))
-            model = Interpretation(
+            model = Tables(
                 {"s": len(seen)}, torch.tensor([t + 1]), t + 1,
                 {"here": here[:, order, : t + 1]},
                 {"h": heights[:, order, : t + 1], "w": weights[:, order]},

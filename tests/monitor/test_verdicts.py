@@ -14,7 +14,7 @@ from fotltn.monitor.monitor import Monitor
 from fotltn.monitor.verdicts import Verdict
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import Temporal
@@ -93,7 +93,7 @@ def outcomes(
             n: torch.tensor([[row[i] for row in t] for t in traces]).double()
             for i, n in enumerate(letters)
         }
-        model = Interpretation({}, torch.full((len(traces),), length), length, dict(tables))
+        model = Tables({}, torch.full((len(traces),), length), length, dict(tables))
         found |= set(crisp.evaluate(formula, model).tensor[:, 0].tolist())
     return found
 
@@ -202,7 +202,7 @@ def test_states_that_are_not_in_use_are_forgotten():
             tables = {
                 n: torch.tensor([[float(r[i]) for r in rows[: t + 1]]]) for i, n in enumerate("uv")
             }
-            model = Interpretation({}, torch.tensor([t + 1]), t + 1, dict(tables))
+            model = Tables({}, torch.tensor([t + 1]), t + 1, dict(tables))
             for axiom in theory.axioms:
                 truth = bool(crisp.evaluate(axiom.formula, model).tensor[0, 0])
                 assert states[axiom.name].now is truth
@@ -225,7 +225,7 @@ def test_a_deep_formula():
     degrees = {"u0": 1.0, "u5": 0.25, "u11": 1.0}
     states = monitor.step(list(degrees.items()))
     tables = {f"u{i}": torch.full((1, 1), degrees.get(f"u{i}", 0.0)) for i in range(12)}
-    model = Interpretation({}, torch.tensor([1]), 1, dict(tables))
+    model = Tables({}, torch.tensor([1]), 1, dict(tables))
     assert states["A0"].now is bool(crisp.evaluate(formula, model, threshold=0.5).tensor[0, 0])
     value = reference.evaluate(formula, model, STABLE_PRODUCT, dtype=torch.float64)
     assert monitor.values()["A0"].now == pytest.approx(float(value.tensor[0, 0]))

@@ -7,7 +7,7 @@ import torch
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 
 DECLARED = """
@@ -45,7 +45,7 @@ def world(*, dtype=torch.float32):
         "Rank": (TRACES, AGENTS, HORIZON),
     }
     tables = {n: draw(*s, seed=i).to(dtype) for i, (n, s) in enumerate(shapes.items())}
-    return Interpretation(
+    return Tables(
         {"agent": AGENTS, "place": PLACES},
         torch.tensor(LENGTHS),
         HORIZON,

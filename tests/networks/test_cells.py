@@ -10,7 +10,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import FeatureInputs, with_changes
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Network, Softmax, mlp
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 
 THEORY = """
@@ -39,7 +39,7 @@ def made(mask):
 
     return Grounding(
         signature,
-        Interpretation(
+        Tables(
             {"car": CARS, "ped": PEDS}, torch.tensor([TIMES, 4, 5]), TIMES, {}
         ),
         {

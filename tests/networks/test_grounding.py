@@ -13,7 +13,7 @@ from fotltn.networks.inputs import Embeddings, FeatureInputs
 from fotltn.networks.predicates import Defined, Logits, Network, Rule, Softmax, Table, mlp
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
@@ -154,7 +154,7 @@ def test_names_that_pytorch_uses_are_names_like_others():
     declared = "sort train, type\npredicate values(train), parameters(type), to(train)"
     declared += "\ntemporal function half(train): real"
     signature = theory(declared=declared).signature
-    given = Interpretation({"train": 2, "type": 3}, torch.tensor([4]), 4, {})
+    given = Tables({"train": 2, "type": 3}, torch.tensor([4]), 4, {})
     ground = Grounding(
         signature,
         given,
@@ -316,7 +316,7 @@ def test_decisions_agree_with_definitions():
         ).declarations
     )[0]
     near = torch.ones(1, 2, 2, 3)
-    given = Interpretation({"a": 2}, torch.tensor([3]), 3, {"Near": near})
+    given = Tables({"a": 2}, torch.tensor([3]), 3, {"Near": near})
     loud = Logits((1, 2, 3), scale=0.0)
     grounding = Grounding(
         signature,

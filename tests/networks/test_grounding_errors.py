@@ -10,7 +10,7 @@ from fotltn import CheckError, DataError, ParseError, SemanticsError
 from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Defined, Logits, Network, Rule, Softmax, Table, mlp
 from fotltn.semantics.config import CRISP
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from tests.networks.common import AGENTS, HORIZON, TRACES, gen, grounding, theory, world
 
 
@@ -71,7 +71,7 @@ def test_cycles_are_named():
 
 def test_a_constant_is_no_variable_of_a_head():
     declared = "sort agent\nconstant ego: agent\npredicate P(agent), Q(agent)"
-    given = Interpretation(
+    given = Tables(
         {"agent": 2}, torch.tensor([2]), 2, {"Q": torch.zeros(1, 2, 2)}, {}, {"agent": {"ego": 0}}
     )
     message = refused(
@@ -153,6 +153,6 @@ def test_functions_need_a_grounding_and_give_numbers():
     declared = "sort agent\npredicate P(agent)\ntemporal function next(agent): agent"
     message = refused(
         DataError, signature=theory(declared=declared).signature, functions={"next": net()},
-        given=Interpretation({"agent": 4}, torch.tensor([5]), 5, {"P": torch.zeros(1, 4, 5)}),
+        given=Tables({"agent": 4}, torch.tensor([5]), 5, {"P": torch.zeros(1, 4, 5)}),
     )  # fmt: skip
     assert "gives entities of sort 'agent'" in message

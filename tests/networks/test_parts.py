@@ -11,7 +11,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings, Joined
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Defined, Logits, Network, Softmax, mlp
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from tests.networks.common import AGENTS, HORIZON, PLACES, TRACES, draw, theory, world
 
@@ -196,6 +196,6 @@ def test_numbers_that_are_none_are_refused(options, message):
 )
 def test_entities_that_others_refer_to_are_not_left_out(declared, message):
     signature = theory(declared=f"sort agent, place\n{declared}").signature
-    given = Interpretation({"agent": 3, "place": 2}, torch.tensor([2]), 2, {})
+    given = Tables({"agent": 3, "place": 2}, torch.tensor([2]), 2, {})
     with pytest.raises(DataError, match=f"entities of 'agent' cannot be left out.*{message}"):
         part(given, signature, entities={"agent": torch.tensor([0])})

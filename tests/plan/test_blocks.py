@@ -14,7 +14,7 @@ from fotltn.plan import blocks
 from fotltn.plan.blocks import Costs, counted, divided
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
 from tests.random_cases import random_case
@@ -41,7 +41,7 @@ COUNTS = [0, 1, 5, 2, 1, 0, 4]
 LENGTHS = [3, 9, 4, 9, 1, 2, 5]
 
 
-def scene(*, sparse: bool = True) -> tuple[Interpretation, dict[str, torch.Tensor]]:
+def scene(*, sparse: bool = True) -> tuple[Tables, dict[str, torch.Tensor]]:
     """Traces of different lengths, with different numbers of pedestrians, which come and go."""
     draw = torch.Generator().manual_seed(3)
     batch, horizon, most = len(LENGTHS), max(LENGTHS), max(COUNTS)
@@ -62,7 +62,7 @@ def scene(*, sparse: bool = True) -> tuple[Interpretation, dict[str, torch.Tenso
         "Close": sparse_table(close.nonzero().T, None, close.shape) if sparse else close,
         "Fine": degrees(1, horizon),
     }
-    model = Interpretation(
+    model = Tables(
         {"car": 1, "ped": most}, torch.tensor(LENGTHS), horizon, {**learned, **given},
         {"speed": degrees(batch, 1, horizon)}, {"car": {"ego": 0}},
     )  # fmt: skip
@@ -120,7 +120,7 @@ def test_each_trace_alone_has_the_same_value(monkeypatch):
                 table = table.narrow(dim, 0, size)
             return table if table.shape[-1] == 1 else table[..., :length]
 
-        alone = Interpretation(
+        alone = Tables(
             {"car": 1, "ped": count}, torch.tensor([length]), length,
             {n: own(n, t) for n, t in model.predicates.items()},
             {n: own(n, t) for n, t in model.functions.items()}, model.constants,

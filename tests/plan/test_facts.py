@@ -11,7 +11,7 @@ from fotltn.errors import DataError
 from fotltn.logic.check import check
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LTN, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.syntax.load import parse_theory
 
@@ -35,7 +35,7 @@ def scene(count=20):
         "P": sparse_table(index, torch.rand(count), SHAPE),
         "E": sparse_table(index, None, SHAPE),
     }
-    return Interpretation({"s": SIZE}, torch.tensor([HORIZON]), HORIZON, tables)
+    return Tables({"s": SIZE}, torch.tensor([HORIZON]), HORIZON, tables)
 
 
 def with_degrees(model, name, value):

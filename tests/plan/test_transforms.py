@@ -13,7 +13,7 @@ from fotltn.logic.check import check
 from fotltn.plan.plan import Route
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LTN, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
 
@@ -40,7 +40,7 @@ def scene(seed: int = 0, traces: int = 1, lengths: list[int] | None = None):
     where = (torch.rand(shape, generator=draw) < 0.2).nonzero().T
     close = sparse_table(where, None, shape)
     ends = torch.tensor(lengths or [HORIZON] * traces)
-    model = Interpretation({"agent": ENTITIES}, ends, HORIZON, {**learned, "Close": close})
+    model = Tables({"agent": ENTITIES}, ends, HORIZON, {**learned, "Close": close})
     return learned, model
 
 

@@ -25,7 +25,7 @@ from fotltn.project.train import train
 from fotltn.project.world import read_world
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, GODEL, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation, Value
+from fotltn.semantics.interpretation import Tables, Value
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "examples" / "jaad"
@@ -195,7 +195,7 @@ def test_all_clips_at_once_are_what_each_is_alone(folder, semantics, monkeypatch
     formulas = {a.name: a.formula for a in given.theory.axioms}
     threshold = 0.5 if semantics.boolean else None
 
-    def values(one: Interpretation) -> dict[str, Value]:
+    def values(one: Tables) -> dict[str, Value]:
         kind = torch.float64
         return evaluate_all(formulas, one, semantics, dtype=kind, at=0, threshold=threshold)
 

@@ -11,7 +11,7 @@ import torch
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.tables import interpret
 from fotltn.syntax import theory as th
 from fotltn.syntax.parse import parse_formula
@@ -33,7 +33,7 @@ class Example:
     rng: random.Random
 
     @property
-    def model(self) -> Interpretation:
+    def model(self) -> Tables:
         return self.subject.tables
 
 

@@ -14,7 +14,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.semantics import crisp
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Interpretation
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.parse import parse_formula
 from fotltn.why import Cell, Repair, Rule, Subject, repair, rule_of
 from fotltn.why import circuit as circuits
@@ -126,7 +126,7 @@ def test_repairs_are_smallest_where_facts_are_read_often(seed):
     checked = check_formula(parse_formula(text))
     rule = rule_of(checked)
     lengths = torch.tensor([3])
-    model = Interpretation({}, lengths, 3, tables)
+    model = Tables({}, lengths, 3, tables)
     subject = Subject(checked.signature, model, STABLE_PRODUCT, name, dtype=torch.float64)
     fixed = ["r"] if "r" in checked.signature.predicates and rng.random() < 0.5 else []
     read = [n for n in "pqr" if n in checked.signature.predicates and n not in fixed]
