@@ -88,9 +88,7 @@ def prepare(
     return program.prepare(model, dtype=torch.float32, budget=budget)
 
 
-def engine_step(
-    prepared: Prepared | Compiled, model: Tables, learned: dict[str, Tensor]
-) -> Tensor:
+def engine_step(prepared: Prepared | Compiled, model: Tables, learned: dict[str, Tensor]) -> Tensor:
     """Forward and backward through all prepared axioms."""
     total = sum(v.tensor.sum() for v in prepared(model).values())
     assert isinstance(total, Tensor)

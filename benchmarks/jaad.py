@@ -138,9 +138,7 @@ def fuzzy(
     return rows
 
 
-def two_valued(
-    world: World, model: Tables, clips: list[Tables]
-) -> list[dict[str, Any]]:
+def two_valued(world: World, model: Tables, clips: list[Tables]) -> list[dict[str, Any]]:
     """Truth in two-valued logic, degrees from one half on being true."""
     formulas = {a.name: a.formula for a in world.theory.axioms}
 

@@ -46,26 +46,24 @@ class Program:
         dense = {name: dense_cost(formula, sizes) for name, formula in self.formulas}
         return build(dict(self.expressions), sizes, budget=budget, dense=dense)
 
-    def prepare(
-        self, model: Tables, *, dtype: torch.dtype, budget: int = BUDGET
-    ) -> Prepared:
+    def prepare(self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET) -> Prepared:
         """Plan for data; facts are made ready on first use and kept."""
-        sizes = sizes_of(model, dtype)
-        facts = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
+        sizes = sizes_of(tables, dtype)
+        facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
         plan = self.plan(sizes, budget=budget)
         return Prepared(plan, self.semantics, dtype, sizes.ragged, facts, self.guards())
 
     def ready(
-        self, model: Tables, *, dtype: torch.dtype, budget: int = BUDGET
+        self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET
     ) -> Prepared | InBlocks:
         """Plan for data, in blocks of traces that are alike if that saves much padding."""
         found = None
-        if self.at == 0 and model.batch > 1:
+        if self.at == 0 and tables.batch > 1:
             costs = Costs(x for _, x in self.expressions)
-            found = layout(self._whole, costs, model)
+            found = layout(self._whole, costs, tables)
         if found is None:
-            return self.prepare(model, dtype=dtype, budget=budget)
-        return InBlocks(self, found, model, dtype=dtype, budget=budget)
+            return self.prepare(tables, dtype=dtype, budget=budget)
+        return InBlocks(self, found, tables, dtype=dtype, budget=budget)
 
     @property
     def _whole(self) -> list[c.Formula]:
@@ -96,7 +94,7 @@ class Prepared:
     versions: dict[str, int] = field(default_factory=dict)
 
     @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
-    def __call__(self, model: Tables) -> dict[str, Value]:
+    def __call__(self, tables: Tables) -> dict[str, Value]:
         """The value of each formula. Facts are those that were prepared for; degrees may change.
 
         Inside a function that PyTorch compiles, this runs as it is; `compiled` fuses it.
@@ -104,14 +102,14 @@ class Prepared:
         Raises:
             DataError: a table of facts is none that was prepared for.
         """
-        self._renew(model)
-        run = Run(model, self.semantics, self.dtype, self.bound, ragged=self.ragged)
+        self._renew(tables)
+        run = Run(tables, self.semantics, self.dtype, self.bound, ragged=self.ragged)
         return execute(self.plan, run)
 
-    def _renew(self, model: Tables) -> None:
+    def _renew(self, tables: Tables) -> None:
         """Check that facts are where they were, and forget what came from other degrees."""
         changed = False
-        given = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
+        given = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
         self.facts = self.facts or given
         for name, old in self.facts.items():
             new = given.get(name)
@@ -143,32 +141,32 @@ class InBlocks:
         self,
         program: Program,
         found: Layout,
-        model: Tables,
+        tables: Tables,
         *,
         dtype: torch.dtype,
         budget: int = BUDGET,
     ) -> None:
         """Plan each block."""
         self.program, self.dtype, self.budget = program, dtype, budget
-        self._plan(found, model)
+        self._plan(found, tables)
 
-    def _plan(self, found: Layout, model: Tables) -> None:
+    def _plan(self, found: Layout, tables: Tables) -> None:
         self.layout, self.prepared = found, list[Prepared]()
         left = self.budget
-        for part in found.models(model):
+        for part in found.models(tables):
             self.prepared.append(self.program.prepare(part, dtype=self.dtype, budget=left))
             left -= self.prepared[-1].plan.peak
 
-    def __call__(self, model: Tables) -> dict[str, Value]:
+    def __call__(self, tables: Tables) -> dict[str, Value]:
         """The value of each formula; if tables of guards are others, blocks are chosen anew.
 
         Raises:
             DataError: a table of facts is none that was prepared for.
         """
-        if not self.layout.fits(model):
+        if not self.layout.fits(tables):
             costs = Costs(x for _, x in self.program.expressions)
-            self._plan(Layout(self.program._whole, costs, model), model)
-        models = self.layout.models(model)
+            self._plan(Layout(self.program._whole, costs, tables), tables)
+        models = self.layout.models(tables)
         return self.layout.joined(
             [run(part) for run, part in zip(self.prepared, models, strict=True)]
         )
@@ -186,9 +184,9 @@ class Compiled:
     axes: dict[str, tuple[c.Axis, ...]]
     function: Callable[..., tuple[Tensor, ...]]
 
-    def __call__(self, model: Tables) -> dict[str, Value]:
+    def __call__(self, tables: Tables) -> dict[str, Value]:
         """The value of each formula; all but the dense tables is as when it was compiled."""
-        found = self.function(*(model.predicates[name] for name in self.names))
+        found = self.function(*(tables.predicates[name] for name in self.names))
         return {
             name: Value(axes, tensor)
             for (name, axes), tensor in zip(self.axes.items(), found, strict=True)
@@ -259,7 +257,7 @@ def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:
     return all(p == math.inf or kind.tiny ** (1 / p) <= kind.eps for p in exponents)
 
 
-def sizes_of(model: Tables, dtype: torch.dtype) -> Sizes:
+def sizes_of(tables: Tables, dtype: torch.dtype) -> Sizes:
     """The sizes of data."""
     sparse = {
         name: Sparse(
@@ -268,31 +266,31 @@ def sizes_of(model: Tables, dtype: torch.dtype) -> Sizes:
             temporal=table.shape[-1] > 1,
             crisp=bool((table.value == 1).all()) and table.default == 0,
         )
-        for name, table in model.predicates.items()
+        for name, table in tables.predicates.items()
         if isinstance(table, SparseTable)
     }
     return Sizes(
-        dict(model.sizes),
-        model.horizon,
-        model.batch,
-        {name: table.shape[0] for name, table in model.relations.items()},
+        dict(tables.sizes),
+        tables.horizon,
+        tables.batch,
+        {name: table.shape[0] for name, table in tables.relations.items()},
         sparse,
-        ragged=bool((model.lengths != model.horizon).any()),
+        ragged=bool((tables.lengths != tables.horizon).any()),
         width=torch.finfo(dtype).bits // 8,
     )
 
 
-def as_given(signature: Signature, model: Tables) -> Signature:
+def as_given(signature: Signature, tables: Tables) -> Signature:
     """A signature in which what is static is what the tables of a model say."""
     predicates = {
-        name: replace(decl, static=model.predicates[name].shape[-1] == 1 < model.horizon)
-        if name in model.predicates
+        name: replace(decl, static=tables.predicates[name].shape[-1] == 1 < tables.horizon)
+        if name in tables.predicates
         else decl
         for name, decl in signature.predicates.items()
     }
     functions = {
-        name: replace(decl, static=model.functions[name].shape[-1] == 1 < model.horizon)
-        if name in model.functions
+        name: replace(decl, static=tables.functions[name].shape[-1] == 1 < tables.horizon)
+        if name in tables.functions
         else decl
         for name, decl in signature.functions.items()
     }

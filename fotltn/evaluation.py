@@ -90,23 +90,23 @@ def evaluate(
         raise SemanticsError("Boolean truth has no logarithm")
     checked = _checked(formula, theory, constants or {})
     batched = lengths is not None
-    model, dtype = interpret(
+    tables, dtype = interpret(
         checked.signature, predicates, used=checked.formula, lengths=lengths, functions=functions,
         relations=relations, constants=constants, features=features, horizon=horizon,
         declared=theory is not None,
     )  # fmt: skip
-    point = None if at == "all" else _point(at, model)
+    point = None if at == "all" else _point(at, tables)
     value = evaluate_core(
-        checked.formula, model, meaning, dtype=dtype, at=point, threshold=threshold, log=log,
+        checked.formula, tables, meaning, dtype=dtype, at=point, threshold=threshold, log=log,
         budget=budget, engine=engine,
     )  # fmt: skip
     # A copy: the value of an atom is its table, which the caller may not want to write to.
-    return present(value, checked.free, model, at=at, batched=batched).clone()
+    return present(value, checked.free, tables, at=at, batched=batched).clone()
 
 
 def evaluate_core(
     formula: c.Formula,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -118,14 +118,14 @@ def evaluate_core(
 ) -> Value:
     """The value of a checked formula at a point or all: degrees, their logarithms, or Booleans."""
     return evaluate_all(
-        {"": formula}, model, semantics, dtype=dtype, at=at, threshold=threshold, log=log,
+        {"": formula}, tables, semantics, dtype=dtype, at=at, threshold=threshold, log=log,
         budget=budget, engine=engine,
     )[""]  # fmt: skip
 
 
 def evaluate_all(
     formulas: Mapping[str, c.Formula],
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -141,13 +141,13 @@ def evaluate_all(
     a time point `at`, only there is a value right.
     """
     if semantics.boolean:
-        return _truths(formulas, model, threshold, at)
+        return _truths(formulas, tables, threshold, at)
     if not engine or not within_rounding(semantics, dtype):
         found = {
-            n: reference.evaluate(f, model, semantics, dtype=dtype) for n, f in formulas.items()
+            n: reference.evaluate(f, tables, semantics, dtype=dtype) for n, f in formulas.items()
         }
     else:
-        found = _planned(formulas, model, semantics, dtype, at, budget)
+        found = _planned(formulas, tables, semantics, dtype, at, budget)
     if log == semantics.log_space:
         return found
     return {n: Value(v.axes, to_log(v.tensor) if log else v.tensor.exp()) for n, v in found.items()}
@@ -155,7 +155,7 @@ def evaluate_all(
 
 def _truths(
     formulas: Mapping[str, c.Formula],
-    model: Tables,
+    tables: Tables,
     threshold: float | None,
     at: int | None,
 ) -> dict[str, Value]:
@@ -167,48 +167,48 @@ def _truths(
         part = replace(part, predicates={**part.predicates, **dense})
         return {n: crisp.evaluate(f, part, threshold=threshold) for n, f in formulas.items()}
 
-    found = layout(core, Costs(core), model) if at == 0 and model.batch > 1 else None
+    found = layout(core, Costs(core), tables) if at == 0 and tables.batch > 1 else None
     if found is None:
-        return truths(model)
+        return truths(tables)
     parts = [
         {n: Value(v.axes, v.tensor[..., :1]) for n, v in truths(part).items()}
-        for part in found.models(model)
+        for part in found.models(tables)
     ]
     return found.joined(parts)
 
 
 def _planned(
     formulas: Mapping[str, c.Formula],
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     at: int | None,
     budget: int,
 ) -> dict[str, Value]:
-    static = _static(formulas, model)
+    static = _static(formulas, tables)
     program = _program(tuple(formulas.items()), static, semantics, at)
     try:
-        prepared = program.ready(model, dtype=dtype, budget=budget)
+        prepared = program.ready(tables, dtype=dtype, budget=budget)
     except LimitError:
         if len(formulas) == 1:
             raise
         return {
-            name: _planned({name: formula}, model, semantics, dtype, at, budget)[name]
+            name: _planned({name: formula}, tables, semantics, dtype, at, budget)[name]
             for name, formula in formulas.items()
         }
-    return prepared(model)
+    return prepared(tables)
 
 
-def _static(formulas: Mapping[str, c.Formula], model: Tables) -> tuple[Statics, Statics]:
+def _static(formulas: Mapping[str, c.Formula], tables: Tables) -> tuple[Statics, Statics]:
     """Which tables of predicates and functions in formulas change over time, and which do not."""
     predicates: dict[str, bool] = {}
     functions: dict[str, bool] = {}
     for node in postorder(*formulas.values()):
         match node:
             case c.Atom(name):
-                predicates[name] = model.table(name).shape[-1] == 1 < model.horizon
+                predicates[name] = tables.table(name).shape[-1] == 1 < tables.horizon
             case c.Apply(name):
-                functions[name] = model.function(name).shape[-1] == 1 < model.horizon
+                functions[name] = tables.function(name).shape[-1] == 1 < tables.horizon
     return tuple(predicates.items()), tuple(functions.items())
 
 
@@ -227,29 +227,31 @@ def _program(
     return compile_formulas(dict(formulas), signature, semantics, at=at)
 
 
-def _point(at: int, model: Tables) -> int:
-    if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < model.horizon:
-        raise DataError(f"the time point {at!r} does not exist: there are 0 to {model.horizon - 1}")
+def _point(at: int, tables: Tables) -> int:
+    if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < tables.horizon:
+        raise DataError(
+            f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
+        )
     return at
 
 
 def present(
-    value: Value, free: tuple[c.Axis, ...], model: Tables, *, at: Time, batched: bool
+    value: Value, free: tuple[c.Axis, ...], tables: Tables, *, at: Time, batched: bool
 ) -> Tensor:
     """A value as users see it: axes in the order of the free variables, time chosen."""
-    shape = [model.batch, *(model.size(a) for a in free), model.horizon]
+    shape = [tables.batch, *(tables.size(a) for a in free), tables.horizon]
     order = [0, *(1 + value.axes.index(a) for a in free if a in value.axes), value.tensor.dim() - 1]
     tensor = value.tensor.permute(order)
     for place, axis in enumerate(free):
         if axis not in value.axes:
             tensor = tensor.unsqueeze(1 + place)
     tensor = tensor.expand(shape)
-    inside = model.inside.reshape(model.batch, *[1] * len(free), model.horizon)
+    inside = tables.inside.reshape(tables.batch, *[1] * len(free), tables.horizon)
     beyond = torch.tensor(False if tensor.dtype == torch.bool else torch.nan, device=tensor.device)
     if not bool(inside.all()):
         tensor = torch.where(inside, tensor, beyond.to(tensor.dtype))
     if at != "all":
-        tensor = tensor[..., _point(at, model)]
+        tensor = tensor[..., _point(at, tables)]
     return tensor if batched else tensor[0]
 
 

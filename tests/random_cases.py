@@ -112,9 +112,7 @@ def smooth(semantics: Semantics) -> bool:
     )
 
 
-def random_model(
-    rng: random.Random, *, ties: bool = True
-) -> tuple[Tables, tuple[Tensor, ...]]:
+def random_model(rng: random.Random, *, ties: bool = True) -> tuple[Tables, tuple[Tensor, ...]]:
     """Random tables; binary ones are facts half of the time, and traces differ in length."""
     sizes = {"s": rng.choice([1, 2, 3, 4]), "u": rng.choice([0, 1, 2, 3])}
     horizon = rng.choice([1, 2, 4, 5])

@@ -71,9 +71,7 @@ def definitions() -> dict[str, Predicate]:
     return found
 
 
-def task(
-    method: str, theory: CheckedTheory, given: Tables, train: Labels, seed: int
-) -> Task:
+def task(method: str, theory: CheckedTheory, given: Tables, train: Labels, seed: int) -> Task:
     """A method on labels."""
     signature, sizes, horizon = theory.signature, given.sizes, given.horizon
     predicates: dict[str, Predicate] = {}

@@ -74,9 +74,7 @@ class Recipe:
     epochs: int = 300
 
 
-def grounding(
-    recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[int]
-) -> Grounding:
+def grounding(recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[int]) -> Grounding:
     """Free logits for what is learned, a trace for each run; definitions for the rest."""
     sizes, times = base.sizes, base.horizon
     predicates: dict[str, Predicate] = {}

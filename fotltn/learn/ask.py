@@ -84,7 +84,7 @@ class Answer:
 def ask(
     formula: str | Formula,
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     at: Time = 0,
@@ -98,7 +98,7 @@ def ask(
     Args:
         formula: the formula or its text.
         signature: the symbols that it may use.
-        model: the tables.
+        tables: the tables.
         semantics: what gives it its value.
         at: a time point, or "all".
         dtype: the precision of values.
@@ -114,21 +114,23 @@ def ask(
     if not isinstance(parsed, Formula):
         raise BuildError(f"expected a formula or its text, not {parsed!r}")
     checked = check_formula(parsed, signature)
-    if at != "all" and (isinstance(at, bool) or not 0 <= at < model.horizon):
-        raise DataError(f"the time point {at!r} does not exist: there are 0 to {model.horizon - 1}")
+    if at != "all" and (isinstance(at, bool) or not 0 <= at < tables.horizon):
+        raise DataError(
+            f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
+        )
     if semantics.boolean:
-        model = two_valued(model, threshold)
+        tables = two_valued(tables, threshold)
     point = None if at == "all" else at
     with torch.no_grad():
         ((axes, tensor),) = evaluate_parts(
-            {"formula": checked.formula}, signature, model, semantics, dtype=dtype, at=point
+            {"formula": checked.formula}, signature, tables, semantics, dtype=dtype, at=point
         ).values()
-    value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], model.horizon))
-    shown = present(value, checked.free, model, at=at, batched=True)
+    value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], tables.horizon))
+    shown = present(value, checked.free, tables, at=at, batched=True)
     if point is not None:
         shown = shown.unsqueeze(-1)
-    times = tuple(range(model.horizon)) if point is None else (point,)
-    lengths = tuple(model.lengths.tolist())
+    times = tuple(range(tables.horizon)) if point is None else (point,)
+    lengths = tuple(tables.lengths.tolist())
     return Answer(str(parsed), checked.free, shown, times, lengths, names, traces)
 
 

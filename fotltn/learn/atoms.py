@@ -43,7 +43,7 @@ def binding(
     place: Sequence[int],
     trace: int,
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     names: Names,
 ) -> dict[str, str]:
     """The names of entities by variable; a tuple of a relation binds several variables."""
@@ -52,7 +52,7 @@ def binding(
         if axis.relation is None:
             found[axis.name] = called(names, str(axis.sort), trace, number)
             continue
-        entities = model.relation(axis.relation)[number].tolist()
+        entities = tables.relation(axis.relation)[number].tolist()
         sorts = signature.relations[axis.relation].sorts
         for variable, sort, entity in zip(axis.name.split(","), sorts, entities, strict=True):
             found[variable] = called(names, sort, trace, entity)
@@ -64,7 +64,7 @@ def atom_values(
     axes: Sequence[c.Axis],
     place: Sequence[int],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     names: Names,
 ) -> tuple[AtomValue, ...]:
     """The degrees of the atoms of a formula at a cell, in the order in which they are written.
@@ -77,16 +77,16 @@ def atom_values(
         axes: those that the cell is a binding of.
         place: the cell: trace, time, and a number for each axis.
         signature: what the formula uses.
-        model: the tables.
+        tables: the tables.
         names: gives the name of an entity.
     """
     trace, time, *numbers = place
     cuts = {a: (n, n + 1) for a, n in zip(axes, numbers, strict=True)}
-    seen = replace(model, cuts=cuts)
+    seen = replace(tables, cuts=cuts)
     found = []
     for atom, steps in dict.fromkeys(_atoms(body)):
         when = time + steps
-        if free_axes(atom) <= set(axes) and 0 <= when < int(model.lengths[trace]):
+        if free_axes(atom) <= set(axes) and 0 <= when < int(tables.lengths[trace]):
             found.append(_value(atom, trace, when, signature, seen, names))
     return tuple(found)
 
@@ -108,16 +108,16 @@ def _atoms(body: c.Formula) -> Iterator[tuple[c.Atom, int]]:
 
 
 def _value(
-    atom: c.Atom, trace: int, time: int, signature: Signature, model: Tables, names: Names
+    atom: c.Atom, trace: int, time: int, signature: Signature, tables: Tables, names: Names
 ) -> AtomValue:
-    table = model.table(atom.predicate)
-    numbers = [_number(term, trace, time, model) for term in atom.args]
+    table = tables.table(atom.predicate)
+    numbers = [_number(term, trace, time, tables) for term in atom.args]
     sorts = signature.predicates[atom.predicate].sorts
     shown = ", ".join(called(names, s, trace, n) for s, n in zip(sorts, numbers, strict=True))
     text = f"{atom.predicate}({shown})" if shown else atom.predicate
     wanted = [trace, *numbers, time]
     place = [i if size > 1 else 0 for i, size in zip(wanted, table.shape, strict=True)]
-    return AtomValue(text, time if _moves(atom, model) else None, _degree(table, place))
+    return AtomValue(text, time if _moves(atom, tables) else None, _degree(table, place))
 
 
 def _degree(table: torch.Tensor | SparseTable, place: Sequence[int]) -> float:
@@ -128,17 +128,17 @@ def _degree(table: torch.Tensor | SparseTable, place: Sequence[int]) -> float:
     return float(table.value[facts[0, 0]].item()) if facts.numel() else table.default
 
 
-def _number(term: c.Term, trace: int, time: int, model: Tables) -> int:
+def _number(term: c.Term, trace: int, time: int, tables: Tables) -> int:
     """The entity that a term is, all of its variables being cut to one."""
-    tensor = evaluate_term(term, model, torch.float64).tensor
+    tensor = evaluate_term(term, tables, torch.float64).tensor
     traces, times = tensor.shape[0], tensor.shape[-1]
     at = tensor.reshape(traces, times)[trace if traces > 1 else 0, time if times > 1 else 0]
     return int(at)
 
 
-def _moves(atom: c.Atom, model: Tables) -> bool:
+def _moves(atom: c.Atom, tables: Tables) -> bool:
     """Whether an atom can have another degree at another time."""
-    return model.table(atom.predicate).shape[-1] > 1 or any(
-        isinstance(node, c.Apply) and model.function(node.function).shape[-1] > 1
+    return tables.table(atom.predicate).shape[-1] > 1 or any(
+        isinstance(node, c.Apply) and tables.function(node.function).shape[-1] > 1
         for node in postorder(atom)
     )

@@ -29,7 +29,7 @@ _MARK = " (antecedent)"  # no predicate's name has a blank
 
 def audit(
     theory: CheckedTheory,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     learned: Collection[str],
@@ -41,7 +41,7 @@ def audit(
 
     Args:
         theory: the axioms.
-        model: the tables to audit: given ones, and the degrees of learned predicates.
+        tables: the tables to audit: given ones, and the degrees of learned predicates.
         semantics: what gives axioms their values. Several traces are aggregated as ∀ aggregates.
         learned: the predicates that are learned.
         labels: the same tables as the data state them.
@@ -54,9 +54,9 @@ def audit(
     _check(learned, theory.signature, threshold)
     formulas = {a.name: a.formula for a in theory.axioms}
     worlds: dict[str, Tables] = {
-        "value": model,
-        "all_false": _constant(model, theory.signature, learned, 0.0, dtype),
-        "all_half": _constant(model, theory.signature, learned, 0.5, dtype),
+        "value": tables,
+        "all_false": _constant(tables, theory.signature, learned, 0.0, dtype),
+        "all_half": _constant(tables, theory.signature, learned, 0.5, dtype),
     }
     if labels is not None:
         worlds["labels"] = labels
@@ -64,9 +64,9 @@ def audit(
         name: _values(formulas, theory.signature, world, semantics, dtype, threshold)
         for name, world in worlds.items()
     }
-    crisp_model = two_valued(model, threshold)
+    crisp_model = two_valued(tables, threshold)
     crisp_labels = None if labels is None else two_valued(labels, threshold)
-    shares = _gradients(theory, model, semantics, frozenset(learned), dtype)
+    shares = _gradients(theory, tables, semantics, frozenset(learned), dtype)
     axioms = []
     for axiom in theory.axioms:
         whole = prefix(axiom.formula)
@@ -85,7 +85,7 @@ def audit(
                 all_false=values["all_false"][axiom.name],
                 all_half=values["all_half"][axiom.name],
                 antecedent=_mean_antecedent(
-                    whole, theory.signature, model, semantics, dtype, threshold
+                    whole, theory.signature, tables, semantics, dtype, threshold
                 ),
                 on_model=count_cells(whole, theory.signature, crisp_model),
                 on_labels=on_labels,
@@ -94,7 +94,7 @@ def audit(
             )
         )
     together = _together(theory, values, semantics)
-    evidence = model if labels is None else labels
+    evidence = tables if labels is None else labels
     warnings = findings(
         theory, axioms, together, evidence, semantics, frozenset(learned), threshold, dtype
     )
@@ -133,14 +133,14 @@ def _constant(
 def _values(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     threshold: float,
 ) -> dict[str, float]:
     if semantics.boolean:
-        model = two_valued(model, threshold)
-    found = axiom_values(formulas, signature, model, semantics, dtype=dtype)
+        tables = two_valued(tables, threshold)
+    found = axiom_values(formulas, signature, tables, semantics, dtype=dtype)
     return {name: float(value) for name, value in found.items()}
 
 
@@ -162,7 +162,7 @@ def _together(
 def _mean_antecedent(
     whole: Prefix,
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     threshold: float,
@@ -171,15 +171,15 @@ def _mean_antecedent(
     if whole.rule is None:
         return None
     if semantics.boolean:
-        model = two_valued(model, threshold)
-    counted = weights(whole, model, threshold=threshold)
+        tables = two_valued(tables, threshold)
+    counted = weights(whole, tables, threshold=threshold)
     axes, total, cells = whole.axes, 0.0, 0
     for part in sweep(
-        {"antecedent": whole.rule[0]}, axes, signature, model, semantics, dtype=dtype
+        {"antecedent": whole.rule[0]}, axes, signature, tables, semantics, dtype=dtype
     ):
         seen = counted.at(axes, (part.start, part.stop)) > 0
         degree = part.values["antecedent"]
-        shape = torch.broadcast_shapes(seen.shape, degree.shape, part.shape(axes, model))
+        shape = torch.broadcast_shapes(seen.shape, degree.shape, part.shape(axes, tables))
         total += float((degree * seen).expand(shape).sum(dtype=torch.float64))
         cells += int(seen.expand(shape).sum())
     return total / cells if cells else 0.0

@@ -15,24 +15,24 @@ from fotltn.semantics.config import CRISP
 from fotltn.semantics.interpretation import Tables
 
 
-def count_cells(whole: Prefix, signature: Signature, model: Tables) -> CrispAudit:
+def count_cells(whole: Prefix, signature: Signature, tables: Tables) -> CrispAudit:
     """Count over all cells of an axiom.
 
     Args:
         whole: the axiom.
         signature: what it uses.
-        model: tables of Booleans.
+        tables: tables of Booleans.
     """
     axes, rule = whole.axes, whole.rule
-    counted = weights(whole, model)
+    counted = weights(whole, tables)
     antecedent, consequent = rule if rule is not None else (c.Truth(True), whole.body)
     wished = if_longer(consequent)
     formulas: dict[str, c.Formula] = {"antecedent": antecedent, "consequent": consequent}
     if wished != consequent:
         formulas["wished"] = wished
     cells = support = violations = truncated = 0
-    for part in sweep(formulas, axes, signature, model, CRISP, dtype=torch.float32):
-        shape = part.shape(axes, model)
+    for part in sweep(formulas, axes, signature, tables, CRISP, dtype=torch.float32):
+        shape = part.shape(axes, tables)
         seen = counted.at(axes, (part.start, part.stop)) > 0
         active = part.values["antecedent"] & seen
         wrong = active & ~part.values["consequent"]
@@ -49,7 +49,7 @@ def count_cells(whole: Prefix, signature: Signature, model: Tables) -> CrispAudi
         truncated,
         support,
         1 - violations / support if support else None,
-        _base_rate(consequent, axes, counted, signature, model),
+        _base_rate(consequent, axes, counted, signature, tables),
     )
 
 
@@ -58,7 +58,7 @@ def _base_rate(
     axes: tuple[c.Axis, ...],
     counted: Weights,
     signature: Signature,
-    model: Tables,
+    tables: Tables,
 ) -> float | None:
     """How often a formula is true, over the cells as far as it can tell them apart."""
     free = free_axes(formula)
@@ -67,8 +67,8 @@ def _base_rate(
     every = counted.at(axes) > 0
     seen = every.amax(others) if others else every
     cells = true = 0
-    for part in sweep({"formula": formula}, own, signature, model, CRISP, dtype=torch.float32):
-        shape = part.shape(own, model)
+    for part in sweep({"formula": formula}, own, signature, tables, CRISP, dtype=torch.float32):
+        shape = part.shape(own, tables)
         here = seen[:, part.start : part.stop] if own and seen.shape[1] > 1 else seen
         cells += int(here.expand(shape).sum())
         true += int((part.values["formula"] & here).expand(shape).sum())

@@ -133,7 +133,7 @@ def _gradient(axiom: AxiomAudit) -> Iterator[Finding]:
 
 class _Evidence(NamedTuple):
     signature: Signature
-    model: Tables
+    tables: Tables
     semantics: Semantics
     threshold: float
     dtype: torch.dtype
@@ -161,17 +161,17 @@ def _diluted(axiom: AxiomAudit, nodes: Sequence[c.Core], given: _Evidence) -> It
 
 def _mean(node: c.Core, given: _Evidence) -> tuple[str, int, float] | None:
     """How an existential operator is called, how many points its mean has at most, and its p."""
-    model, semantics = given.model, given.semantics
+    tables, semantics = given.tables, given.semantics
     match node:
         case c.Quantifier(False, axes):
             words = "exists " + ", ".join(a.name for a in axes)
-            how, many = semantics.exists, math.prod(model.size(a) for a in axes)
+            how, many = semantics.exists, math.prod(tables.size(a) for a in axes)
         case c.Aggregate(False, _, window, past):
             words, how = "O" if past else "F", semantics.eventually
-            many = _length(window, model.horizon)
+            many = _length(window, tables.horizon)
         case c.Until(False, _, _, window, past):
             words, how = "S" if past else "U", semantics.eventually
-            many = _length(window, model.horizon)
+            many = _length(window, tables.horizon)
         case _:
             return None
     if semantics.boolean or not isinstance(how, PMean) or math.isinf(how.p) or many < 2:
@@ -187,14 +187,14 @@ def _length(window: c.Window, horizon: int) -> int:
 def _average(node: c.Formula, given: _Evidence) -> tuple[int, float]:
     """At how many points a formula is true, and its mean value there."""
     axes = tuple(sorted(free_axes(node), key=lambda a: a.name))
-    inside = given.model.inside.reshape(given.model.batch, *[1] * len(axes), given.model.horizon)
-    boolean = two_valued(given.model, given.threshold)
-    whole = rounded(given.model, given.threshold, given.dtype)
+    inside = given.tables.inside.reshape(given.tables.batch, *[1] * len(axes), given.tables.horizon)
+    boolean = two_valued(given.tables, given.threshold)
+    whole = rounded(given.tables, given.threshold, given.dtype)
     truths = sweep({"u": node}, axes, given.signature, boolean, CRISP, dtype=given.dtype)
     degrees = sweep({"u": node}, axes, given.signature, whole, given.semantics, dtype=given.dtype)
     count, total = 0, 0.0
     for truth, degree in zip(truths, degrees, strict=True):
-        shape = truth.shape(axes, given.model)
+        shape = truth.shape(axes, given.tables)
         true = (truth.values["u"] & inside).expand(shape)
         count += int(true.sum())
         total += float((degree.values["u"] * true).sum(dtype=torch.float64))

@@ -210,14 +210,14 @@ class _Fit:
     def losses(self, epoch: float, part: Part | None) -> tuple[Losses, Tensor | None]:
         """The loss of a part at an epoch, and the values of axioms."""
         task, objective = self.task, self.task.objective
-        model = task.grounding(part)
-        facts = fact_loss(objective, self._labels(part), model, epoch, self.flips())
+        tables = task.grounding(part)
+        facts = fact_loss(objective, self._labels(part), tables, epoch, self.flips())
         prior = prior_loss(objective, task.grounding.parameters(), self.labels.total)
         if objective.axioms == "none" or not task.axioms.names:
             return losses(objective, facts, None, epoch, prior), None
         logs = objective.axioms == "log" and task.axioms.semantics.log_space
         key = 0 if part is None else part.key
-        values = task.axioms.values(model, epoch=epoch, key=key, log=logs)
+        values = task.axioms.values(tables, epoch=epoch, key=key, log=logs)
         weights = task.axioms.weights(objective.axiom_weights, epoch).to(values)
         axioms = axiom_loss(objective, values, weights, epoch, logs=logs)
         degrees = values.detach().exp() if logs else values.detach()
@@ -250,8 +250,8 @@ class _Fit:
         """The loss of the facts that are held back, by what the objective comes to in the end."""
         assert self.watched is not None
         self.mode(training=False)
-        model = self.task.grounding()
-        found = fact_loss(self.task.objective, self.watched, model, math.inf, self.flips())
+        tables = self.task.grounding()
+        found = fact_loss(self.task.objective, self.watched, tables, math.inf, self.flips())
         return _number(float(found), number)
 
     def judge(self, number: int, watched: float) -> bool:

@@ -176,11 +176,11 @@ def _total(weights: Tensor) -> Tensor:
     return weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
 
 
-def predicted(labels: Labels, model: Tables) -> dict[str, Tensor]:
+def predicted(labels: Labels, tables: Tables) -> dict[str, Tensor]:
     """The degrees that a model gives to labelled facts, by predicate."""
     found = {}
     for name, index in labels.index.items():
-        table = model.table(name)
+        table = tables.table(name)
         if isinstance(table, SparseTable):
             table = table.dense(table.value.dtype)
         places = [
@@ -194,7 +194,7 @@ def predicted(labels: Labels, model: Tables) -> dict[str, Tensor]:
 def fact_loss(
     objective: Objective,
     labels: Labels,
-    model: Tables,
+    tables: Tables,
     epoch: float,
     flips: Tensor | float,
 ) -> Tensor:
@@ -202,7 +202,7 @@ def fact_loss(
     p = objective.p.at(epoch)
     shares: list[Tensor] = []
     counts: list[float] = []
-    for name, degrees in predicted(labels, model).items():
+    for name, degrees in predicted(labels, tables).items():
         truth = labels.truth[name].to(degrees.dtype)
         weight = objective.fact_weights.get(name, _ONE).at(epoch)
         if not len(truth) or weight == 0:
@@ -222,7 +222,7 @@ def fact_loss(
         shares.append(share)
         counts.append(weight * len(truth))
     if not shares:
-        return torch.zeros((), device=model.lengths.device)
+        return torch.zeros((), device=tables.lengths.device)
     whole = torch.stack(shares)
     mean = (whole * whole.new_tensor(counts)).sum() / sum(counts)
     return rooted(mean, p) if objective.facts == "satisfaction" else mean

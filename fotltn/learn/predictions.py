@@ -29,7 +29,7 @@ _CSV, _TSV, _PARQUET = (".csv",), (".tsv",), (".parquet", ".pq")
 
 
 def predictions(
-    model: Tables,
+    tables: Tables,
     signature: Signature,
     names: Names,
     predicates: Collection[str] | None = None,
@@ -43,7 +43,7 @@ def predictions(
     that a trace lacks have no rows.
 
     Args:
-        model: the tables.
+        tables: the tables.
         signature: the declarations of the predicates.
         names: gives the name of an entity from its sort, the trace and its number.
         predicates: which of them; without, all.
@@ -58,11 +58,11 @@ def predictions(
             known = signature.predicates
             hint = did_you_mean(name, known) or f"there are {listing(known)}"
             raise DataError(f"unknown predicate '{name}'; {hint}")
-    if traces is None and model.batch > 1:
-        traces = [str(i) for i in range(model.batch)]
+    if traces is None and tables.batch > 1:
+        traces = [str(i) for i in range(tables.batch)]
     width = max((len(signature.predicates[n].sorts) for n in chosen), default=0)
     labels = None if traces is None else pa.array(list(traces), pa.string())
-    parts = [_rows(signature.predicates[name], model, names, labels, width) for name in chosen]
+    parts = [_rows(signature.predicates[name], tables, names, labels, width) for name in chosen]
     if not parts:
         raise DataError("there are no predicates to write")
     return pa.concat_tables(parts, promote_options="permissive")
@@ -122,18 +122,18 @@ def _mask() -> int:
 
 def _rows(
     decl: PredicateDecl,
-    model: Tables,
+    tables: Tables,
     names: Names,
     traces: pa.Array | None,
     width: int,
 ) -> pa.Table:
-    trace, args, time, value = _cells(decl, model)
+    trace, args, time, value = _cells(decl, tables)
     columns: dict[str, pa.Array] = {
         "predicate": pa.array([decl.name], pa.string()).take(pa.array(np.zeros_like(trace)))
     }
     for place in range(width):
         if place < len(args):
-            column = _named(decl.sorts[place], trace, args[place], model, names)
+            column = _named(decl.sorts[place], trace, args[place], tables, names)
         else:
             column = pa.nulls(len(trace), pa.string())
         columns[f"arg{place + 1}"] = column
@@ -148,10 +148,10 @@ def _rows(
 
 
 def _cells(
-    decl: PredicateDecl, model: Tables
+    decl: PredicateDecl, tables: Tables
 ) -> tuple[Numbers, list[Numbers], Numbers | None, np.ndarray[Any, Any]]:
     """Traces, arguments, times (None if static) and degrees of the rows of a predicate."""
-    table = model.table(decl.name)
+    table = tables.table(decl.name)
     if isinstance(table, SparseTable) and table.default == 0:
         index, value = table.index.long(), table.value
     else:
@@ -165,12 +165,12 @@ def _cells(
         raise DataError(
             f"'{decl.name}' is declared static, but its table has {table.shape[-1]} time points"
         )
-    if table.shape[0] == 1 and model.batch > 1:
-        index, value = _repeated(index, value, 0, model.batch)
-    if steady and not decl.static and model.horizon > 1:
-        index, value = _repeated(index, value, -1, model.horizon)
+    if table.shape[0] == 1 and tables.batch > 1:
+        index, value = _repeated(index, value, 0, tables.batch)
+    if steady and not decl.static and tables.horizon > 1:
+        index, value = _repeated(index, value, -1, tables.horizon)
     if not decl.static:
-        kept = index[-1] < model.lengths.to(index.device)[index[0]]
+        kept = index[-1] < tables.lengths.to(index.device)[index[0]]
         index, value = index[:, kept], value[kept]
     trace, *args, time = index.cpu().numpy()
     return trace, args, None if decl.static else time, value.cpu().numpy()
@@ -190,12 +190,10 @@ def _repeated(index: Tensor, value: Tensor, row: int, times: int) -> tuple[Tenso
     return index, value.repeat(times)
 
 
-def _named(
-    sort: str, trace: Numbers, numbers: Numbers, model: Tables, names: Names
-) -> pa.Array:
+def _named(sort: str, trace: Numbers, numbers: Numbers, tables: Tables, names: Names) -> pa.Array:
     """Entity numbers as names, each looked up once for each trace."""
-    size = model.sizes[sort]
+    size = tables.sizes[sort]
     known = pa.array(
-        [names(sort, t, i) for t in range(model.batch) for i in range(size)], pa.string()
+        [names(sort, t, i) for t in range(tables.batch) for i in range(size)], pa.string()
     )
     return known.take(pa.array(trace * size + numbers))

@@ -114,28 +114,30 @@ def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
 
 
 def weights(
-    found: Prefix, model: Tables, *, threshold: float | None = None, count: bool = False
+    found: Prefix, tables: Tables, *, threshold: float | None = None, count: bool = False
 ) -> Weights:
     """The weights of the cells of a prefix, over all traces.
 
     Args:
         found: the layers.
-        model: the tables that guards are read from.
+        tables: the tables that guards are read from.
         threshold: the degree from which on a guard's atom is true.
         count: count how often each cell occurs, instead of its share of the mean.
     """
-    time = torch.zeros(model.batch, model.horizon, dtype=torch.float64, device=model.lengths.device)
-    time[:, 0] = 1 if count else 1 / model.batch
+    time = torch.zeros(
+        tables.batch, tables.horizon, dtype=torch.float64, device=tables.lengths.device
+    )
+    time[:, 0] = 1 if count else 1 / tables.batch
     still: list[Value] = []  # factors that do not change over time
     moving: list[Value] = []  # guards since the last layer of time
     for layer in found.layers:
         if isinstance(layer, c.Quantifier):
-            scale, factors = _bindings(layer, model, threshold, count)
+            scale, factors = _bindings(layer, tables, threshold, count)
             time = time * scale
             moving += factors
             continue
         active = (time > 0).any(0).nonzero().squeeze(-1)
-        rows = _windows(layer, active, model, count)
+        rows = _windows(layer, active, tables, count)
         if len(active) == 1:
             still += [Value(a, _point(u, int(active))) for a, u in moving]
             time, moving = time[:, active] * rows.squeeze(1), []
@@ -156,32 +158,32 @@ def _point(u: Tensor, time: int) -> Tensor:
 
 
 def _bindings(
-    node: c.Quantifier, model: Tables, threshold: float | None, count: bool
+    node: c.Quantifier, tables: Tables, threshold: float | None, count: bool
 ) -> tuple[float, list[Value]]:
     """What ∀ makes of weights: a number, and factors if there is a guard."""
     if node.guard is None:
-        size = math.prod(model.size(a) for a in node.axes)
+        size = math.prod(tables.size(a) for a in node.axes)
         return (1.0 if count else 1 / max(1, size)), []
-    axes, guard = crisp.evaluate(node.guard, model, threshold=threshold)
+    axes, guard = crisp.evaluate(node.guard, tables, threshold=threshold)
     if count:
         return 1.0, [Value(axes, guard)]
     bound = [a for a in axes if a in node.axes]
     counted = guard.sum([1 + axes.index(a) for a in bound]) if bound else guard.long()
-    counted = counted * math.prod(model.size(a) for a in node.axes if a not in bound)
+    counted = counted * math.prod(tables.size(a) for a in node.axes if a not in bound)
     inverse = 1 / counted.clamp(min=1).to(torch.float64)
     kept = tuple(a for a in axes if a not in bound)
     return 1.0, [Value(axes, guard), Value(kept, inverse)]
 
 
-def _windows(node: c.Aggregate, active: Tensor, model: Tables, count: bool) -> Tensor:
+def _windows(node: c.Aggregate, active: Tensor, tables: Tables, count: bool) -> Tensor:
     """For each active point what its window sees, with axes (trace, active point, time)."""
-    times = torch.arange(model.horizon, device=active.device)
+    times = torch.arange(tables.horizon, device=active.device)
     steps = times - active.unsqueeze(-1)
     steps = -steps if node.past else steps
     seen = steps >= node.window.low
     if node.window.high is not None:
         seen = seen & (steps <= node.window.high)
-    inside = seen & (times < model.lengths.reshape(-1, 1, 1))
+    inside = seen & (times < tables.lengths.reshape(-1, 1, 1))
     if count:
         return inside.to(torch.float64)
     return inside / inside.sum(-1, keepdim=True).clamp(min=1).to(torch.float64)

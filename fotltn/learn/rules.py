@@ -101,7 +101,7 @@ class Rule:
 def rules(
     axioms: Sequence[CheckedAxiom],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     *,
     present: Present | None = None,
     traces: Sequence[int] | None = None,
@@ -118,7 +118,7 @@ def rules(
     Args:
         axioms: the rules.
         signature: what they use.
-        model: the tables.
+        tables: the tables.
         present: for sorts whose entities come and go, where they are present.
         traces: the numbers of the traces to count; None for all.
         semantics: crisp to count cells; of degrees, these are summed, and a degree that is both
@@ -132,11 +132,11 @@ def rules(
     """
     if not 0 < threshold <= 1:
         raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
-    chosen = np.arange(model.batch) if traces is None else np.asarray(traces, dtype=np.int64)
-    if not len(chosen) or chosen.min() < 0 or chosen.max() >= model.batch:
-        raise DataError(f"rules are counted on some of the traces 0 to {model.batch - 1}")
+    chosen = np.arange(tables.batch) if traces is None else np.asarray(traces, dtype=np.int64)
+    if not len(chosen) or chosen.min() < 0 or chosen.max() >= tables.batch:
+        raise DataError(f"rules are counted on some of the traces 0 to {tables.batch - 1}")
     draws = Draws(len(chosen), resamples, seed)
-    read = two_valued(model, threshold) if semantics.boolean else model
+    read = two_valued(tables, threshold) if semantics.boolean else tables
     given = _Data(signature, read, present or {}, semantics, threshold)
     found = []
     for axiom in axioms:
@@ -177,7 +177,7 @@ def _strength(counts: Counts, draws: Draws, implication: bool) -> Strength:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Data:
     signature: Signature
-    model: Tables
+    tables: Tables
     present: Present
     semantics: Semantics
     threshold: float
@@ -197,7 +197,7 @@ class _Data:
         if axis.relation is None:
             found = self.present.get(str(axis.sort))
             return [] if found is None else [found]
-        tuples = self.model.relation(axis.relation)
+        tuples = self.tables.relation(axis.relation)
         sorts = self.signature.relations[axis.relation].sorts
         return [self.present[s][:, tuples[:, i]] for i, s in enumerate(sorts) if s in self.present]
 
@@ -220,7 +220,7 @@ def _counts(whole: Prefix, given: _Data, ahead: int) -> tuple[Counts, Counts]:
 
 
 def _seen(whole: Prefix, given: _Data) -> Weights:
-    return weights(whole, given.model, threshold=given.threshold, count=True)
+    return weights(whole, given.tables, threshold=given.threshold, count=True)
 
 
 def _summed(
@@ -231,17 +231,17 @@ def _summed(
     ahead: int,
 ) -> tuple[dict[str, Counts], dict[str, Counts]]:
     """Sums of values by trace over the cells that count; without a name, how many these are."""
-    model = given.model
-    every = {name: np.zeros(model.batch) for name in (*formulas, "")}
-    uncut = {name: np.zeros(model.batch) for name in every}
-    times = torch.arange(model.horizon, device=model.lengths.device)
-    inner = times + ahead < model.lengths.unsqueeze(-1)
-    inner = inner.reshape(model.batch, *[1] * len(axes), model.horizon)
-    parts = sweep(formulas, axes, given.signature, model, given.semantics, dtype=torch.float64)
+    tables = given.tables
+    every = {name: np.zeros(tables.batch) for name in (*formulas, "")}
+    uncut = {name: np.zeros(tables.batch) for name in every}
+    times = torch.arange(tables.horizon, device=tables.lengths.device)
+    inner = times + ahead < tables.lengths.unsqueeze(-1)
+    inner = inner.reshape(tables.batch, *[1] * len(axes), tables.horizon)
+    parts = sweep(formulas, axes, given.signature, tables, given.semantics, dtype=torch.float64)
     for part in parts:
         cut = (part.start, part.stop)
         seen = (counted.at(axes, cut) > 0) & given.there(axes, cut)
-        shape = part.shape(axes, model)
+        shape = part.shape(axes, tables)
         for name in every:
             value = part.values[name] if name else torch.ones((), dtype=torch.bool)
             for sums, where in ((every, seen), (uncut, seen & inner)):

@@ -70,7 +70,7 @@ class Axioms:
 
     def values(
         self,
-        model: Tables,
+        tables: Tables,
         *,
         epoch: float = 0.0,
         key: int | None = 0,
@@ -79,7 +79,7 @@ class Axioms:
         """The degrees with axes (axiom, trace).
 
         Args:
-            model: the tables.
+            tables: the tables.
             epoch: of the schedules.
             key: a number for the part of the data, under which plans are kept; None keeps none.
             log: give logarithms; under a semantics in log space these do not underflow.
@@ -90,10 +90,10 @@ class Axioms:
             groups.setdefault(p, []).append(name)
         found: dict[str, Tensor] = {}
         for p, names in groups.items():
-            values = self._made(tuple(names), p)(model, key)
-            found |= {n: v.tensor[..., 0].expand(model.batch) for n, v in values.items()}
+            values = self._made(tuple(names), p)(tables, key)
+            found |= {n: v.tensor[..., 0].expand(tables.batch) for n, v in values.items()}
         if not found:
-            return torch.zeros(0, model.batch, device=model.lengths.device)
+            return torch.zeros(0, tables.batch, device=tables.lengths.device)
         stacked = torch.stack([found[name] for name in self.names])
         if log == self.semantics.log_space:
             return stacked

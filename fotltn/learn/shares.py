@@ -122,7 +122,7 @@ def weigh(
     axes: tuple[c.Axis, ...],
     errors: Errors,
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -135,15 +135,15 @@ def weigh(
         axes: those of its cells.
         errors: how errors are measured.
         signature: what formulas use.
-        model: the tables; under the crisp semantics, of Booleans.
+        tables: the tables; under the crisp semantics, of Booleans.
         semantics: what gives the body its value.
         dtype: the precision of values.
         others: formulas whose values are wanted as well.
     """
-    counted = weights(layers, model, count=errors.measure in (Measure.LOGARITHM, Measure.SUM))
+    counted = weights(layers, tables, count=errors.measure in (Measure.LOGARITHM, Measure.SUM))
     formulas = {"body": layers.body, **(others or {})}
-    for piece in sweep(formulas, axes, signature, model, semantics, dtype=dtype):
-        shape = piece.shape(axes, model)
+    for piece in sweep(formulas, axes, signature, tables, semantics, dtype=dtype):
+        shape = piece.shape(axes, tables)
         weight = counted.at(axes, (piece.start, piece.stop)).expand(shape)
         body = exact(piece.values["body"], dtype).expand(shape)
         yield Weighed(piece, body, errors.of(body, weight), weight > 0)

@@ -27,13 +27,13 @@ MAX_CELLS = 2**21
 def axiom_values(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
 ) -> dict[str, Tensor]:
     """The degree of each closed formula at the first point of all traces, differentiable."""
-    found = evaluate_parts(formulas, signature, model, semantics, dtype=dtype, at=0)
+    found = evaluate_parts(formulas, signature, tables, semantics, dtype=dtype, at=0)
     return {
         name: over_traces(value.tensor[..., 0].to(dtype), semantics)
         for name, value in found.items()
@@ -61,12 +61,12 @@ class Part:
     stop: int
     values: dict[str, Tensor]
 
-    def shape(self, axes: tuple[c.Axis, ...], model: Tables) -> tuple[int, ...]:
+    def shape(self, axes: tuple[c.Axis, ...], tables: Tables) -> tuple[int, ...]:
         """The sizes of all axes in this part."""
-        sizes = [model.size(a) for a in axes]
+        sizes = [tables.size(a) for a in axes]
         if axes:
             sizes[0] = self.stop - self.start
-        return (model.batch, *sizes, model.horizon)
+        return (tables.batch, *sizes, tables.horizon)
 
 
 @torch.no_grad()
@@ -74,7 +74,7 @@ def sweep(
     formulas: Mapping[str, c.Formula],
     axes: tuple[c.Axis, ...],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -83,15 +83,15 @@ def sweep(
 
     Under the crisp semantics values are Booleans, and tables must be (see `two_valued`).
     """
-    size = model.size(axes[0]) if axes else 1
-    each = model.batch * model.horizon * math.prod(model.size(a) for a in axes[1:])
+    size = tables.size(axes[0]) if axes else 1
+    each = tables.batch * tables.horizon * math.prod(tables.size(a) for a in axes[1:])
     width = max(1, min(size, MAX_CELLS // max(1, each)))
     if width < size:
-        formulas, axes, model = _apart(formulas, axes, model)
+        formulas, axes, tables = _apart(formulas, axes, tables)
     prepared: Prepared | None = None
     for start in range(0, size, width):
         stop = min(size, start + width)
-        cut = replace(model, cuts={axes[0]: (start, stop)}) if width < size else model
+        cut = replace(tables, cuts={axes[0]: (start, stop)}) if width < size else tables
         if semantics.boolean or semantics.log_space:
             found = evaluate_parts(formulas, signature, cut, semantics, dtype=dtype, at=None)
         else:
@@ -102,7 +102,7 @@ def sweep(
 
 
 def _apart(
-    formulas: Mapping[str, c.Formula], axes: tuple[c.Axis, ...], model: Tables
+    formulas: Mapping[str, c.Formula], axes: tuple[c.Axis, ...], tables: Tables
 ) -> tuple[dict[str, c.Formula], tuple[c.Axis, ...], Tables]:
     """The same with a sort of its own for the first axis, of which only a part will be seen.
 
@@ -110,7 +110,7 @@ def _apart(
     """
     first, *others = axes
     if first.sort is None:
-        return dict(formulas), axes, model
+        return dict(formulas), axes, tables
     own = replace(first, sort=f"{first.sort} (part)")
 
     def renamed(node: c.Core) -> c.Core:
@@ -118,12 +118,12 @@ def _apart(
             return replace(node, axis=own)
         return node
 
-    sizes = {**model.sizes, str(own.sort): model.whole(first)}
+    sizes = {**tables.sizes, str(own.sort): tables.whole(first)}
     changed = {name: transform(formula, renamed) for name, formula in formulas.items()}
-    return changed, (own, *others), replace(model, sizes=sizes)
+    return changed, (own, *others), replace(tables, sizes=sizes)
 
 
-def two_valued(model: Tables, threshold: float) -> Tables:
+def two_valued(tables: Tables, threshold: float) -> Tables:
     """The same with degrees at or above the threshold true, as tables of Booleans."""
 
     def boolean(table: Tensor | SparseTable) -> Tensor:
@@ -133,10 +133,10 @@ def two_valued(model: Tables, threshold: float) -> Tables:
         dense[tuple(table.index.long())] = table.value >= threshold
         return dense
 
-    return replace(model, predicates={n: boolean(t) for n, t in model.predicates.items()})
+    return replace(tables, predicates={n: boolean(t) for n, t in tables.predicates.items()})
 
 
-def rounded(model: Tables, threshold: float, dtype: torch.dtype) -> Tables:
+def rounded(tables: Tables, threshold: float, dtype: torch.dtype) -> Tables:
     """The same with degrees at or above the threshold 1 and the others 0; facts stay facts."""
 
     def whole(table: Tensor | SparseTable) -> Tensor | SparseTable:
@@ -145,13 +145,13 @@ def rounded(model: Tables, threshold: float, dtype: torch.dtype) -> Tables:
         value = (table.value >= threshold).to(dtype)
         return replace(table, value=value, default=float(table.default >= threshold))
 
-    return replace(model, predicates={n: whole(t) for n, t in model.predicates.items()})
+    return replace(tables, predicates={n: whole(t) for n, t in tables.predicates.items()})
 
 
 def evaluate_parts(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     *,
     dtype: torch.dtype,
@@ -165,29 +165,30 @@ def evaluate_parts(
         found = {}
         for name, formula in formulas.items():
             if semantics.boolean:
-                axes, u = crisp.evaluate(formula, model)
+                axes, u = crisp.evaluate(formula, tables)
             else:
-                axes, u = reference.evaluate(formula, model, semantics, dtype=dtype)
+                axes, u = reference.evaluate(formula, tables, semantics, dtype=dtype)
                 u = u.exp()
             found[name] = Value(axes, u if at is None else u[..., at : at + 1])
         return found
-    values = _prepare(formulas, signature, model, semantics, dtype, at)(model)
+    values = _prepare(formulas, signature, tables, semantics, dtype, at)(tables)
     return {
-        name: Value(axes, u.expand(model.batch, *u.shape[1:])) for name, (axes, u) in values.items()
+        name: Value(axes, u.expand(tables.batch, *u.shape[1:]))
+        for name, (axes, u) in values.items()
     }
 
 
 def _prepare(
     formulas: Mapping[str, c.Formula],
     signature: Signature,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
     at: int | None,
 ) -> Prepared:
     """The engine for formulas; where a part of an axis is seen, with facts laid out there."""
-    program = compile_formulas(formulas, as_given(signature, model), semantics, at=at)
-    sizes = sizes_of(model, dtype)
-    for axis in model.cuts:
-        sizes = sizes.cut(axis, model.size(axis))
+    program = compile_formulas(formulas, as_given(signature, tables), semantics, at=at)
+    sizes = sizes_of(tables, dtype)
+    for axis in tables.cuts:
+        sizes = sizes.cut(axis, tables.size(axis))
     return Prepared(program.plan(sizes), semantics, dtype, sizes.ragged)

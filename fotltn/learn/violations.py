@@ -145,7 +145,7 @@ class Counterexample:
 def violations(
     axiom: str | c.Formula,
     theory: CheckedTheory,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     names: Names,
     *,
@@ -158,7 +158,7 @@ def violations(
     Args:
         axiom: the name of an axiom, or a formula without free variables.
         theory: the theory it belongs to.
-        model: the tables.
+        tables: the tables.
         semantics: what gives it its value. Several traces are aggregated as ∀ aggregates.
         names: gives the name of an entity from its sort, the trace and its number.
         top: how many to give at most.
@@ -177,39 +177,39 @@ def violations(
         raise DataError(f"the number of violations is at least 0, not {top}")
     name, formula = _find(axiom, theory)
     if semantics.boolean:
-        model = two_valued(model, threshold)
-    part, errors = split(formula, semantics, model.batch)
+        tables = two_valued(tables, threshold)
+    part, errors = split(formula, semantics, tables.batch)
     rule = dict(zip(("antecedent", "consequent"), part.rule or (), strict=False))
     best = _Best(part, top)
     for piece, body, error, seen in weigh(
-        part, part.axes, errors, theory.signature, model, semantics, dtype=dtype, others=rule
+        part, part.axes, errors, theory.signature, tables, semantics, dtype=dtype, others=rule
     ):
         best.add(piece, error, seen, body < 1)
     with torch.no_grad():
-        value = axiom_values({name: formula}, theory.signature, model, semantics, dtype=dtype)
+        value = axiom_values({name: formula}, theory.signature, tables, semantics, dtype=dtype)
     found = []
     for cell in best.cells:
         trace, time, *place = cell.place
         found.append(
             Violation(
-                binding(part.axes, place, trace, theory.signature, model, names),
+                binding(part.axes, place, trace, theory.signature, tables, names),
                 trace,
                 time if part.timed else None,
                 cell.values["body"],
                 best.share(cell.error, errors),
                 cell.values.get("antecedent"),
                 cell.values.get("consequent"),
-                atom_values(part.body, part.axes, cell.place, theory.signature, model, names),
+                atom_values(part.body, part.axes, cell.place, theory.signature, tables, names),
             )
         )
-    words = errors.words(part, model.batch, prefix(part.body).layers != ())
+    words = errors.words(part, tables.batch, prefix(part.body).layers != ())
     return Violations(name, float(value[name]), words, best.count, best.violated, tuple(found))
 
 
 def counterexample(
     axiom: str | c.Formula,
     theory: CheckedTheory,
-    model: Tables,
+    tables: Tables,
     names: Names,
     *,
     threshold: float = 0.5,
@@ -219,7 +219,7 @@ def counterexample(
     Args:
         axiom: the name of an axiom, or a formula without free variables.
         theory: the theory it belongs to.
-        model: the tables.
+        tables: the tables.
         names: gives the name of an entity from its sort, the trace and its number.
         threshold: the degree from which on a fact is true.
 
@@ -227,14 +227,14 @@ def counterexample(
         That of the first trace, then of the first time, then of the first entities.
     """
     name, formula = _find(axiom, theory)
-    boolean = two_valued(model, threshold)
+    boolean = two_valued(tables, threshold)
     part = prefix(formula)
     counted = weights(part, boolean)
     best = _Best(part, 1)
     for piece in sweep(
         {"body": part.body}, part.axes, theory.signature, boolean, CRISP, dtype=torch.float32
     ):
-        shape = piece.shape(part.axes, model)
+        shape = piece.shape(part.axes, tables)
         seen = counted.at(part.axes, (piece.start, piece.stop)).expand(shape) > 0
         wrong = ~piece.values["body"] & seen
         best.add(piece, wrong.to(torch.float64), seen, wrong)
@@ -243,7 +243,7 @@ def counterexample(
     trace, time, *place = best.cells[0].place
     return Counterexample(
         name,
-        binding(part.axes, place, trace, theory.signature, model, names),
+        binding(part.axes, place, trace, theory.signature, tables, names),
         trace,
         time if part.timed else None,
         atom_values(part.body, part.axes, (trace, time, *place), theory.signature, boolean, names),

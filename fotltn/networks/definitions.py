@@ -98,7 +98,7 @@ def _ordered(found: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
     return {name: found[name] for name in order}
 
 
-def arranged(value: Value, free: Sequence[c.Axis], model: Tables) -> Tensor:
+def arranged(value: Value, free: Sequence[c.Axis], tables: Tables) -> Tensor:
     """A value as a table: axes (trace, the free variables in order, time)."""
     tensor = value.tensor
     order = [0, *(1 + value.axes.index(a) for a in free if a in value.axes), tensor.dim() - 1]
@@ -106,4 +106,4 @@ def arranged(value: Value, free: Sequence[c.Axis], model: Tables) -> Tensor:
     for place, axis in enumerate(free):
         if axis not in value.axes:
             tensor = tensor.unsqueeze(1 + place)
-    return tensor.expand(-1, *(model.size(a) for a in free), -1)
+    return tensor.expand(-1, *(tables.size(a) for a in free), -1)

@@ -165,19 +165,19 @@ class Grounding(nn.Module):
         crisp = {n: t.to(first.dtype) for n, t in defined.items()}
         return replace(found, predicates={**found.predicates, **crisp})
 
-    def applied(self, model: Tables) -> Tables:
+    def applied(self, tables: Tables) -> Tables:
         """Tables in which what is defined is computed anew from the rest, on all data."""
-        kept = {n: t for n, t in model.predicates.items() if n not in self.defined}
-        return self._with_definitions(replace(model, predicates=kept), 0)
+        kept = {n: t for n, t in tables.predicates.items() if n not in self.defined}
+        return self._with_definitions(replace(tables, predicates=kept), 0)
 
-    def _with_definitions(self, model: Tables, key: int | None) -> Tables:
+    def _with_definitions(self, tables: Tables, key: int | None) -> Tables:
         for name, checked in self.definitions.items():
-            value = self._plans[name](model, key)[name]
+            value = self._plans[name](tables, key)[name]
             if self._plans[name].semantics.log_space:
                 value = value._replace(tensor=value.tensor.exp())
-            table = arranged(value, checked.free, model)
-            model = replace(model, predicates={**model.predicates, name: table})
-        return model
+            table = arranged(value, checked.free, tables)
+            tables = replace(tables, predicates={**tables.predicates, name: table})
+        return tables
 
     def _seen(self, part: Part | None) -> dict[str, Tensor]:
         """What networks see of each sort."""
@@ -330,23 +330,21 @@ def _about(name: str) -> Iterator[None]:
         raise DataError(replace(first, message=f"{what}: {first.message}")) from error.__cause__
 
 
-def _fits(
-    shape: Sequence[int], sizes: Sequence[int], model: Tables, *, static: bool
-) -> bool:
+def _fits(shape: Sequence[int], sizes: Sequence[int], tables: Tables, *, static: bool) -> bool:
     """Whether a shape is (traces or 1, sizes …, time points or 1)."""
     if len(shape) != len(sizes) + 2:
         return False
-    times = (1,) if static else (1, model.horizon)
-    return shape[0] in (1, model.batch) and tuple(shape[1:-1]) == (*sizes,) and shape[-1] in times
+    times = (1,) if static else (1, tables.horizon)
+    return shape[0] in (1, tables.batch) and tuple(shape[1:-1]) == (*sizes,) and shape[-1] in times
 
 
 def _check_shape(
-    table: Tensor | SparseTable, model: Tables, sorts: Sequence[str], static: bool
+    table: Tensor | SparseTable, tables: Tables, sorts: Sequence[str], static: bool
 ) -> None:
-    sizes = [model.sizes[s] for s in sorts]
-    if not _fits(table.shape, sizes, model, static=static):
-        traces = f"{model.batch} or 1" if model.batch > 1 else "1"
-        times = "1, since it is static" if static else f"{model.horizon} or 1"
+    sizes = [tables.sizes[s] for s in sorts]
+    if not _fits(table.shape, sizes, tables, static=static):
+        traces = f"{tables.batch} or 1" if tables.batch > 1 else "1"
+        times = "1, since it is static" if static else f"{tables.horizon} or 1"
         raise DataError(
             f"a table of shape {tuple(table.shape)}; expected "
             f"({', '.join([traces, *map(str, sizes), times])}), with axes "

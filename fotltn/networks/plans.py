@@ -61,26 +61,26 @@ class Plans:
         if self.semantics.log_space and self.fused:
             raise SemanticsError("formulas are not compiled in log space")
 
-    def __call__(self, model: Tables, key: int | None = 0) -> dict[str, Value]:
+    def __call__(self, tables: Tables, key: int | None = 0) -> dict[str, Value]:
         """The value of each formula.
 
         Args:
-            model: the tables.
+            tables: the tables.
             key: a number for the part of data that they are about, under which its plan is kept;
                 None keeps nothing.
         """
-        dtype = precision(model)
+        dtype = precision(tables)
         if self.semantics.log_space:
-            return {name: self._by_equations(name, model, dtype) for name in self.formulas}
+            return {name: self._by_equations(name, tables, dtype) for name in self.formulas}
         ready = None if key is None else self._ready.get(key)
-        if ready is None or not ready.fits(model, dtype):
-            ready = _Ready(self._prepare(model, dtype), _fixed(model, dtype))
+        if ready is None or not ready.fits(tables, dtype):
+            ready = _Ready(self._prepare(tables, dtype), _fixed(tables, dtype))
             if key is not None:
                 self._ready[key] = ready
-        return ready.run(model)
+        return ready.run(tables)
 
-    def _prepare(self, model: Tables, dtype: torch.dtype) -> Prepared | InBlocks | Compiled:
-        signature = as_given(self.signature, model)
+    def _prepare(self, tables: Tables, dtype: torch.dtype) -> Prepared | InBlocks | Compiled:
+        signature = as_given(self.signature, tables)
         static = (
             *(decl.static for decl in signature.predicates.values()),
             *(decl.static for decl in signature.functions.values()),
@@ -91,11 +91,11 @@ class Plans:
             )
         program = self._programs[static]
         if self.fused:
-            return compiled(program.prepare(model, dtype=dtype, budget=self.budget), model)
-        return program.ready(model, dtype=dtype, budget=self.budget)
+            return compiled(program.prepare(tables, dtype=dtype, budget=self.budget), tables)
+        return program.ready(tables, dtype=dtype, budget=self.budget)
 
-    def _by_equations(self, name: str, model: Tables, dtype: torch.dtype) -> Value:
-        value = reference.evaluate(self.formulas[name], model, self.semantics, dtype=dtype)
+    def _by_equations(self, name: str, tables: Tables, dtype: torch.dtype) -> Value:
+        value = reference.evaluate(self.formulas[name], tables, self.semantics, dtype=dtype)
         if self.at is None:
             return value
         return Value(value.axes, value.tensor[..., self.at : self.at + 1])
@@ -108,9 +108,9 @@ class _Ready:
     run: Prepared | InBlocks | Compiled
     fixed: _Fixed
 
-    def fits(self, model: Tables, dtype: torch.dtype) -> bool:
+    def fits(self, tables: Tables, dtype: torch.dtype) -> bool:
         """Whether only the degrees of dense tables differ."""
-        ours, theirs = self.fixed, _fixed(model, dtype)
+        ours, theirs = self.fixed, _fixed(tables, dtype)
         return ours.plain == theirs.plain and all(
             a is b for a, b in zip(ours.objects, theirs.objects, strict=True)
         )
@@ -121,19 +121,19 @@ class _Fixed(NamedTuple):
     objects: tuple[object, ...]  # compared by identity
 
 
-def _fixed(model: Tables, dtype: torch.dtype) -> _Fixed:
-    dense = {n: t.shape for n, t in model.predicates.items() if isinstance(t, Tensor)}
-    facts = {n: t for n, t in model.predicates.items() if isinstance(t, SparseTable)}
-    functions = {n: t.shape for n, t in model.functions.items()}
+def _fixed(tables: Tables, dtype: torch.dtype) -> _Fixed:
+    dense = {n: t.shape for n, t in tables.predicates.items() if isinstance(t, Tensor)}
+    facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
+    functions = {n: t.shape for n, t in tables.functions.items()}
     return _Fixed(
-        (dtype, model.horizon, dict(model.sizes), dense, functions, [*facts, *model.relations]),
-        (model.lengths, *facts.values(), *model.relations.values()),
+        (dtype, tables.horizon, dict(tables.sizes), dense, functions, [*facts, *tables.relations]),
+        (tables.lengths, *facts.values(), *tables.relations.values()),
     )
 
 
-def precision(model: Tables) -> torch.dtype:
+def precision(tables: Tables) -> torch.dtype:
     """The type of the first dense table."""
-    for table in model.predicates.values():
+    for table in tables.predicates.values():
         if isinstance(table, Tensor) and table.is_floating_point():
             return table.dtype
     return torch.get_default_dtype()

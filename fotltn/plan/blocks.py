@@ -45,7 +45,7 @@ class Block:
 # --- how large traces are -------------------------------------------------------------------------
 
 
-def counted(formulas: Sequence[c.Formula], model: Tables) -> dict[str, Ints]:
+def counted(formulas: Sequence[c.Formula], tables: Tables) -> dict[str, Ints]:
     """By sort, how many entities of each trace can count, if guards of all quantifiers say so.
 
     Entities after these are never seen: each quantifier over the sort has a guard with a given
@@ -59,12 +59,12 @@ def counted(formulas: Sequence[c.Formula], model: Tables) -> dict[str, Ints]:
         if not isinstance(node, c.Quantifier):
             continue
         for axis in (a for a in node.axes if a.sort is not None and a.sort not in fixed):
-            seen = [_last(atom, axis, model) for atom in _atoms(node.guard, axis)]
+            seen = [_last(atom, axis, tables) for atom in _atoms(node.guard, axis)]
             sort = str(axis.sort)
-            most = np.full(model.batch, model.sizes[sort], dtype=np.int64)
+            most = np.full(tables.batch, tables.sizes[sort], dtype=np.int64)
             own = np.minimum.reduce([most, *seen])
             found[sort] = np.maximum(found.get(sort, 0), own)
-    return {sort: counts for sort, counts in found.items() if counts.min() < model.sizes[sort]}
+    return {sort: counts for sort, counts in found.items() if counts.min() < tables.sizes[sort]}
 
 
 def _fixed(nodes: Iterable[c.Core]) -> set[str]:
@@ -92,13 +92,13 @@ def _atoms(guard: c.Formula | None, axis: c.Axis) -> list[c.Atom]:
     return found
 
 
-def _last(atom: c.Atom, axis: c.Axis, model: Tables) -> Ints:
+def _last(atom: c.Atom, axis: c.Axis, tables: Tables) -> Ints:
     """For each trace, how many entities there are up to the last that an atom is true of."""
     place = 1 + atom.args.index(c.Variable(axis, str(axis.sort)))
-    table = model.table(atom.predicate)
+    table = tables.table(atom.predicate)
     if isinstance(table, SparseTable):
         if table.default != 0:
-            return np.full(model.batch, table.shape[place], dtype=np.int64)
+            return np.full(tables.batch, table.shape[place], dtype=np.int64)
         true = table.index[:, table.value > 0].cpu()
         last = torch.zeros(table.shape[0], dtype=torch.int64)
         last.scatter_reduce_(0, true[0].long(), true[place].long() + 1, "amax")
@@ -107,7 +107,7 @@ def _last(atom: c.Atom, axis: c.Axis, model: Tables) -> Ints:
         true = (table.detach() > 0).any(others) if others else table.detach() > 0
         places = torch.arange(1, table.shape[place] + 1, device=true.device)
         last = (true * places).amax(1) if table.shape[place] else true.sum(1)
-    return last.expand(model.batch).cpu().numpy()
+    return last.expand(tables.batch).cpu().numpy()
 
 
 # --- which traces go together ---------------------------------------------------------------------
@@ -327,14 +327,14 @@ class Layout:
     Args:
         formulas: closed ones, whose values at the first point are asked for.
         costs: of what computes them.
-        model: the batch.
+        tables: the batch.
     """
 
-    def __init__(self, formulas: Sequence[c.Formula], costs: Costs, model: Tables) -> None:
+    def __init__(self, formulas: Sequence[c.Formula], costs: Costs, tables: Tables) -> None:
         """Choose blocks."""
         nodes = list(postorder(*formulas))
-        counts = counted(formulas, model)
-        self.blocks = divided(costs, model.lengths.cpu().numpy(), counts, model.sizes)
+        counts = counted(formulas, tables)
+        self.blocks = divided(costs, tables.lengths.cpu().numpy(), counts, tables.sizes)
         self.order = torch.from_numpy(np.concatenate([b.traces for b in self.blocks]).argsort())
         self.cutter = Cutter(
             self.blocks,
@@ -343,15 +343,15 @@ class Layout:
         )
         guards = [n.guard for n in nodes if isinstance(n, c.Quantifier) and n.guard is not None]
         atoms = [n for n in postorder(*guards) if isinstance(n, c.Atom)]
-        self.guards = {atom.predicate: model.table(atom.predicate) for atom in atoms}
+        self.guards = {atom.predicate: tables.table(atom.predicate) for atom in atoms}
 
-    def fits(self, model: Tables) -> bool:
+    def fits(self, tables: Tables) -> bool:
         """Whether the tables of guards are those that the blocks were chosen by."""
-        return all(model.table(name) is table for name, table in self.guards.items())
+        return all(tables.table(name) is table for name, table in self.guards.items())
 
-    def models(self, model: Tables) -> list[Tables]:
+    def models(self, tables: Tables) -> list[Tables]:
         """The model of each block."""
-        return self.cutter.models(model)
+        return self.cutter.models(tables)
 
     def joined(self, parts: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
         """Values of all traces, in their order, from those of the blocks."""
@@ -366,13 +366,13 @@ class Layout:
         return found
 
 
-def layout(formulas: Sequence[c.Formula], costs: Costs, model: Tables) -> Layout | None:
+def layout(formulas: Sequence[c.Formula], costs: Costs, tables: Tables) -> Layout | None:
     """Blocks of a batch for closed formulas at the first point, if these save much padding."""
-    if model.batch < 2 or model.cuts or any(free_axes(formula) for formula in formulas):
+    if tables.batch < 2 or tables.cuts or any(free_axes(formula) for formula in formulas):
         return None
-    if model.lengths.device.type != "cpu":  # there a step takes longer than its padding
+    if tables.lengths.device.type != "cpu":  # there a step takes longer than its padding
         return None
-    found = Layout(formulas, costs, model)
+    found = Layout(formulas, costs, tables)
     return found if len(found.blocks) > 1 else None
 
 

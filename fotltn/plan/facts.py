@@ -24,7 +24,7 @@ class Bound:
 
     leaf: e.Leaf
     table: SparseTable
-    model: Tables
+    tables: Tables
     coordinates: dict[c.Axis, Tensor]
     trace: Tensor | None
     time: Tensor | None
@@ -56,7 +56,7 @@ class Bound:
             assert self.time is not None
             rows, shape = [*rows, self.time], [*shape, times]
         rows += [self.coordinates[a] for a in axes]
-        return rows, [*shape, *(self.model.size(a) for a in axes)]
+        return rows, [*shape, *(self.tables.size(a) for a in axes)]
 
     @property
     def some(self) -> Tensor:
@@ -99,7 +99,7 @@ class Bound:
         key = (rows, columns, name)
         if key not in self._matrices:
             shape = tuple(
-                traces * times * math.prod(self.model.size(a) for a in axes)
+                traces * times * math.prod(self.tables.size(a) for a in axes)
                 for axes in (rows, columns)
             )
             numbers = [numbered(*self._rows(axes, traces, times)) for axes in (rows, columns)]
@@ -107,28 +107,28 @@ class Bound:
         return self._matrices[key]
 
 
-def bind(leaf: e.Leaf, table: SparseTable, model: Tables) -> Bound:
+def bind(leaf: e.Leaf, table: SparseTable, tables: Tables) -> Bound:
     """Order facts by trace, time and arguments, and split their index into axes.
 
     Facts beyond the end of their trace are left out: there is no such point.
     """
     trace, *args, time = table.index
     source: Tensor | None = None
-    if table.shape[0] == 1 and model.batch > 1:
+    if table.shape[0] == 1 and tables.batch > 1:
         count = table.facts
-        trace = torch.arange(model.batch, device=time.device).repeat_interleave(count)
-        args = [a.repeat(model.batch) for a in args]
-        time = time.repeat(model.batch)
-        source = torch.arange(count, device=time.device).repeat(model.batch)
-    sizes = (model.batch, table.shape[-1], *table.shape[1:-1])
+        trace = torch.arange(tables.batch, device=time.device).repeat_interleave(count)
+        args = [a.repeat(tables.batch) for a in args]
+        time = time.repeat(tables.batch)
+        source = torch.arange(count, device=time.device).repeat(tables.batch)
+    sizes = (tables.batch, table.shape[-1], *table.shape[1:-1])
     numbers = numbered([trace, time, *args], sizes)
     order: Tensor | None = None
     if not bool((numbers[1:] > numbers[:-1]).all()):
         order = numbers.argsort()
     del numbers
-    if leaf.temporal and not bool((model.lengths == table.shape[-1]).all()):
+    if leaf.temporal and not bool((tables.lengths == table.shape[-1]).all()):
         order = torch.arange(time.numel(), device=time.device) if order is None else order
-        order = order[time[order] < model.lengths.to(time.device)[trace[order].long()]]
+        order = order[time[order] < tables.lengths.to(time.device)[trace[order].long()]]
     axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
 
     def ordered(row: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def bind(leaf: e.Leaf, table: SparseTable, model: Tables) -> Bound:
     if source is not None:
         source = ordered(source)
     return Bound(
-        leaf, table, model, places, ordered(trace) if model.batch > 1 else None,
+        leaf, table, tables, places, ordered(trace) if tables.batch > 1 else None,
         ordered(time) if leaf.temporal else None, order if source is None else source,
     )  # fmt: skip
 

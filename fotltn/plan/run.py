@@ -82,17 +82,17 @@ def _tail(tail: Tail, run: Run) -> None:
 
 
 def _table(leaf: e.Leaf, run: Run) -> Value:
-    table = run.model.table(leaf.predicate)
+    table = run.tables.table(leaf.predicate)
     if isinstance(table, SparseTable):
         table = _laid_out(leaf, table, run)
     axes = e.own_axes(leaf)
     if axes is not None:
         for place, axis in enumerate(axes):
-            if axis in run.model.cuts and table.shape[1 + place] != run.model.size(axis):
-                start, stop = run.model.cuts[axis]
+            if axis in run.tables.cuts and table.shape[1 + place] != run.tables.size(axis):
+                start, stop = run.tables.cuts[axis]
                 table = table.narrow(1 + place, start, stop - start)
         return Value(axes, table.to(run.dtype))
-    terms = [reference.evaluate_term(a, run.model, run.dtype) for a in leaf.args]
+    terms = [reference.evaluate_term(a, run.tables, run.dtype) for a in leaf.args]
     found = gather(table, terms)
     return Value(found.axes, found.tensor.to(run.dtype))
 
@@ -100,10 +100,10 @@ def _table(leaf: e.Leaf, run: Run) -> Value:
 def _laid_out(leaf: e.Leaf, table: SparseTable, run: Run) -> Tensor:
     """Facts as a dense table; of a cut axis, only the part that is seen."""
     axes = e.own_axes(leaf) or ()
-    cut = next((i for i, a in enumerate(axes) if a in run.model.cuts), None)
+    cut = next((i for i, a in enumerate(axes) if a in run.tables.cuts), None)
     if cut is None:
         return table.dense(run.dtype)
-    start, stop = run.model.cuts[axes[cut]]
+    start, stop = run.tables.cuts[axes[cut]]
     row = table.index[1 + cut]
     kept = ((row >= start) & (row < stop)).nonzero().squeeze(-1)
     index = table.index[:, kept].clone()
@@ -114,9 +114,9 @@ def _laid_out(leaf: e.Leaf, table: SparseTable, run: Run) -> Tensor:
 
 def _given(node: e.Data, run: Run) -> Value:
     if node.crisp:
-        axes, found = crisp.evaluate(node.formula, run.model)
+        axes, found = crisp.evaluate(node.formula, run.tables)
         return Value(axes, (found if node.timed else found[..., :1]).to(run.dtype))
-    value = reference.evaluate(node.formula, run.model, run.semantics, dtype=run.dtype)
+    value = reference.evaluate(node.formula, run.tables, run.semantics, dtype=run.dtype)
     return value if node.timed else Value(value.axes, value.tensor[..., :1])
 
 
@@ -127,7 +127,7 @@ def _pointwise(node: e.Expr, below: list[Value], run: Run) -> Value:
     match node:
         case e.Const(value):
             return Value(
-                (), torch.full((1, 1), value, dtype=run.dtype, device=run.model.lengths.device)
+                (), torch.full((1, 1), value, dtype=run.dtype, device=run.tables.lengths.device)
             )
         case e.Affine(_, scale, offset):
             ((axes, u),) = below
@@ -163,13 +163,13 @@ def _pointwise(node: e.Expr, below: list[Value], run: Run) -> Value:
 def _timed(value: Value, run: Run) -> Value:
     """Time, and with it the traces, in full."""
     axes, u = value
-    batch = run.model.batch if run.ragged else u.shape[0]
-    return Value(axes, u.expand(batch, *u.shape[1:-1], run.model.horizon))
+    batch = run.tables.batch if run.ragged else u.shape[0]
+    return Value(axes, u.expand(batch, *u.shape[1:-1], run.tables.horizon))
 
 
 def _shift(u: Tensor, steps: int, past: bool, outside: float, run: Run) -> Tensor:
     if run.ragged and not past:
-        return shift(u, steps, past, outside, run.model.lengths)
+        return shift(u, steps, past, outside, run.tables.lengths)
     horizon = u.shape[-1]
     steps = min(steps, horizon)
     fill = torch.full((*u.shape[:-1], steps), outside, dtype=u.dtype, device=u.device)
@@ -208,7 +208,7 @@ def _sum(node: e.Reduce, named: Sequence[tuple[tuple[object, ...], Tensor]], run
     present = {n for names, _ in named for n in names}
     factors = list(named)
     if node.time and run.ragged and "time" in present:
-        inside = run.model.inside.to(run.dtype)
+        inside = run.tables.inside.to(run.dtype)
         factors.append((("trace", "time"), inside))
         present.add("trace")
     axes = tuple(a for a in sorted(node.axes, key=lambda a: a.name) if a in present)
@@ -233,8 +233,8 @@ def _ratio(
     """A guarded mean; axes that the sum went over but the guard lacks are counted in full."""
     *factors, guard = named
     summed = {n for names, _ in factors for n in names} - set(guard[0])
-    times = math.prod(run.model.size(a) for a in node.over if a in summed)
-    if any(run.model.size(a) == 0 for a in node.over):
+    times = math.prod(run.tables.size(a) for a in node.over if a in summed)
+    if any(run.tables.size(a) == 0 for a in node.over):
         return Value(total.axes, total.tensor * 0)
     axes, (u, n) = align([total, count])
     return Value(axes, u / (n * times).clamp(min=1))
@@ -242,15 +242,15 @@ def _ratio(
 
 def _count(node: e.Reduce, run: Run, total: Value) -> Tensor | float:
     """The number of points of each mean, for axes that the sum went over; others cancel."""
-    model = run.model
-    size = float(math.prod(model.size(a) for a in node.over if a in node.x.axes))
-    if any(model.size(a) == 0 for a in node.over):
+    tables = run.tables
+    size = float(math.prod(tables.size(a) for a in node.over if a in node.x.axes))
+    if any(tables.size(a) == 0 for a in node.over):
         return math.inf
     if not (node.time and node.x.timed):
         return size
     if not run.ragged:
-        return size * model.horizon
-    lengths = model.lengths.to(run.dtype) * size
+        return size * tables.horizon
+    lengths = tables.lengths.to(run.dtype) * size
     return lengths.reshape(-1, *[1] * (total.tensor.dim() - 1))
 
 
@@ -259,7 +259,7 @@ def _mean(node: e.Reduce, values: list[Value], run: Run) -> Value | None:
     ((own, u), *mask) = values
     if node.kind is not e.Kind.MEAN or mask or not set(node.over) <= set(own):
         return None
-    if node.time and (run.ragged or u.shape[-1] != run.model.horizon):
+    if node.time and (run.ragged or u.shape[-1] != run.tables.horizon):
         return None
     dims = [1 + own.index(a) for a in node.over] + ([u.dim() - 1] if node.time else [])
     if not dims or any(u.shape[d] == 0 for d in dims):
@@ -274,13 +274,13 @@ def _partial(
 ) -> tuple[tuple[c.Axis, ...], Tensor, Tensor | None]:
     """A reduction over what is seen: sums and counts for means, so that parts add up."""
     (own, u), *_ = values
-    whole = not (node.time and u.shape[-1] != run.model.horizon)
+    whole = not (node.time and u.shape[-1] != run.tables.horizon)
     plain = node.guard is None and whole and not (node.time and run.ragged)
     if plain and set(node.over) <= set(own):
         return _plain(node, own, u)
-    model, device = run.model, run.model.lengths.device
+    tables, device = run.tables, run.tables.lengths.device
     every = [
-        Value((a,), torch.ones(1, model.size(a), 1, dtype=run.dtype, device=device))
+        Value((a,), torch.ones(1, tables.size(a), 1, dtype=run.dtype, device=device))
         for a in node.over
     ]
     axes, (u, *rest) = align([*values, *every])
@@ -292,7 +292,7 @@ def _partial(
         mask = inside if mask is None else mask & inside
         shape = torch.broadcast_shapes(shape, inside.shape)
     if node.time:
-        shape = (*shape[:-1], model.horizon)
+        shape = (*shape[:-1], tables.horizon)
     u = u.expand(shape)
     mask = None if mask is None else mask.expand(shape)
     dims = [1 + axes.index(a) for a in node.over] + ([u.dim() - 1] if node.time else [])
@@ -359,7 +359,7 @@ def _chunked(step: Step, run: Run) -> Value:
     assert isinstance(node, e.Reduce)
     assert axis is not None
     assert plan is not None
-    size = run.model.whole(axis)
+    size = run.tables.whole(axis)
     width = math.ceil(size / step.chunks)
     found: list[tuple[Tensor, Tensor | None]] = []
     kept = tuple(sorted(node.axes, key=lambda a: a.name))
@@ -367,9 +367,9 @@ def _chunked(step: Step, run: Run) -> Value:
         stop = min(size, start + width)
 
         def part(start: int = start, stop: int = stop) -> tuple[Tensor, Tensor | None]:
-            model = replace(run.model, cuts={**run.model.cuts, axis: (start, stop)})
+            tables = replace(run.tables, cuts={**run.tables.cuts, axis: (start, stop)})
             seen = {n: _narrow(run.done[n], axis, start, stop) for n in step.inputs}
-            inner = Run(model, run.semantics, run.dtype, {}, seen, ragged=run.ragged)
+            inner = Run(tables, run.semantics, run.dtype, {}, seen, ragged=run.ragged)
             values = list(execute(plan, inner).values())
             axes, reduced, counted = _partial(node, values, inner)
             order = [0, *(1 + axes.index(a) for a in kept), reduced.dim() - 1]

@@ -28,7 +28,7 @@ def sparse_step(step: Step, run: Run) -> Value:
     assert step.driver is not None
     facts = run.facts(leaf)
     axes = tuple(sorted(node.axes, key=lambda a: a.name))
-    times = 1 if node.time or not leaf.temporal else run.model.horizon
+    times = 1 if node.time or not leaf.temporal else run.tables.horizon
     learned = any(_learned(part, run) for part in _tables(step, run))
     value = _driven(step, leaf, facts, learned, run)
     total: Tensor | None = None
@@ -64,14 +64,14 @@ def _driven(step: Step, leaf: e.Leaf, facts: Bound, learned: bool, run: Run) -> 
 
 def _learned(part: e.Expr, run: Run) -> bool:
     """Whether a function of tables of facts has gradients, or is one of many of a transform."""
-    tables = [run.model.table(n.predicate) for n in postorder(part) if isinstance(n, e.Leaf)]
+    tables = [run.tables.table(n.predicate) for n in postorder(part) if isinstance(n, e.Leaf)]
     values = [t.value for t in tables if isinstance(t, SparseTable)]
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     return any(v.requires_grad or wrapped(v) for v in values)
 
 
 def _shape(axes: tuple[c.Axis, ...], times: int, run: Run) -> tuple[int, ...]:
-    return (run.model.batch, times, *(run.model.size(a) for a in axes))
+    return (run.tables.batch, times, *(run.tables.size(a) for a in axes))
 
 
 def _as_value(flat: Tensor, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:
@@ -125,13 +125,13 @@ def _by_matrix(
         return None
     row = axes[0] if axes else pair[0]
     column = pair[1] if row == pair[0] else pair[0]
-    points = run.model.horizon if leaf.temporal else 1
+    points = run.tables.horizon if leaf.temporal else 1
     inner = [run.done[f].tensor for f in dense if run.done[f].axes == (column,)]
     outer = [run.done[f] for f in dense if run.done[f].axes != (column,)]
     name = _tables(step, run)
-    matrix = facts.matrix((row,), (column,), value, name, run.model.batch, points)
-    total = multiply(matrix, _vector(inner, run.model.size(column), points, value, run))
-    total = swap(total.reshape(run.model.batch, points, -1))
+    matrix = facts.matrix((row,), (column,), value, name, run.tables.batch, points)
+    total = multiply(matrix, _vector(inner, run.tables.size(column), points, value, run))
+    total = swap(total.reshape(run.tables.batch, points, -1))
     for factor in outer:
         total = total * (factor.tensor if factor.axes else factor.tensor.unsqueeze(1))
     if times == 1 and points > 1:
@@ -141,7 +141,7 @@ def _by_matrix(
 
 def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Run) -> Tensor:
     """The product of factors with axes (trace, entity, time) as cells (trace, time, entity)."""
-    shape = (run.model.batch, size, points)
+    shape = (run.tables.batch, size, points)
     if not factors:
         return torch.ones(math.prod(shape), dtype=run.dtype, device=like.device)
     found = factors[0]
@@ -154,18 +154,18 @@ def _count(
     node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run
 ) -> Tensor | float:
     """The number of points of each mean."""
-    model = run.model
-    if any(model.size(a) == 0 for a in node.over):
+    tables = run.tables
+    if any(tables.size(a) == 0 for a in node.over):
         return math.inf
     if node.guard is not None:
         shape = _shape(axes, times, run)
         counts = facts.counts(axes, shape[0], times, math.prod(shape))
         return _as_value(counts.clamp(min=1).to(run.dtype), axes, times, run)
-    size = float(math.prod(model.size(a) for a in node.over if a in facts.coordinates))
+    size = float(math.prod(tables.size(a) for a in node.over if a in facts.coordinates))
     if node.time and facts.leaf.temporal:
         if not run.ragged:
-            return size * model.horizon
-        return (model.lengths.to(run.dtype) * size).reshape(-1, *[1] * (1 + len(axes)))
+            return size * tables.horizon
+        return (tables.lengths.to(run.dtype) * size).reshape(-1, *[1] * (1 + len(axes)))
     return size
 
 
@@ -176,15 +176,15 @@ def support_step(step: Step, run: Run) -> Value:
     assert leaf is not None
     facts = run.facts(leaf)
     axes = tuple(sorted(node.axes, key=lambda a: a.name))
-    times = 1 if node.time or not leaf.temporal else run.model.horizon
+    times = 1 if node.time or not leaf.temporal else run.tables.horizon
     shape = _shape(axes, times, run)
     size = math.prod(shape)
     value = along(node.x, {leaf: facts.values(run.dtype)}, facts, run)
     value = value.expand(facts.some.shape)
     key = facts.cells(axes, shape[0], times).long()
     counts = facts.counts(axes, shape[0], times, size)
-    whole = math.prod(run.model.size(a) for a in node.over)
-    points = run.model.lengths if node.time else torch.ones_like(run.model.lengths)
+    whole = math.prod(run.tables.size(a) for a in node.over)
+    points = run.tables.lengths if node.time else torch.ones_like(run.tables.lengths)
     each = (points * whole).reshape(-1, *[1] * (1 + len(axes))).expand(shape).reshape(-1)
     rest = each - counts
     match node.kind:
@@ -246,7 +246,7 @@ def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) ->
 
 def _other(leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
     """Another table of facts, at the places of these facts."""
-    table = run.model.table(leaf.predicate)
+    table = run.tables.table(leaf.predicate)
     assert isinstance(table, SparseTable)
     place = facts.places(leaf, lambda: lookup(facts, table, leaf))
     here = torch.full_like(place, table.default, dtype=run.dtype)

@@ -20,7 +20,7 @@ from fotltn.semantics.sparse import SparseTable
 class Run:
     """One evaluation: the data, and what has been computed so far."""
 
-    model: Tables
+    tables: Tables
     semantics: Semantics
     dtype: torch.dtype
     bound: dict[e.Leaf, Bound]
@@ -33,15 +33,15 @@ class Run:
         if not self.ragged:
             return None
         if self._inside is None:
-            self._inside = self.model.inside
-        return self._inside.reshape(self.model.batch, *[1] * axes, self.model.horizon)
+            self._inside = self.tables.inside
+        return self._inside.reshape(self.tables.batch, *[1] * axes, self.tables.horizon)
 
     def facts(self, leaf: e.Leaf) -> Bound:
         """The facts of a leaf, made ready once, with the degrees of now."""
-        table = self.model.table(leaf.predicate)
+        table = self.tables.table(leaf.predicate)
         assert isinstance(table, SparseTable)
         if leaf not in self.bound:
-            self.bound[leaf] = bind(leaf, table, self.model)
+            self.bound[leaf] = bind(leaf, table, self.tables)
         self.bound[leaf].table = table
         return self.bound[leaf]
 

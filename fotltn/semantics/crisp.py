@@ -15,12 +15,12 @@ from fotltn.semantics.interpretation import Tables, Value, align, gather, variab
 from fotltn.tree import fold
 
 
-def evaluate(formula: c.Formula, model: Tables, *, threshold: float | None = None) -> Value:
+def evaluate(formula: c.Formula, tables: Tables, *, threshold: float | None = None) -> Value:
     """The truth of a formula, as Booleans with axes (trace, free variables …, time).
 
     Args:
         formula: a core formula.
-        model: the tables. Degrees other than 0 and 1 are refused, unless there is a
+        tables: the tables. Degrees other than 0 and 1 are refused, unless there is a
         threshold: degrees at or above it are true.
 
     Raises:
@@ -28,7 +28,7 @@ def evaluate(formula: c.Formula, model: Tables, *, threshold: float | None = Non
     """
 
     def visit(node: c.Core, below: list[Value]) -> Value:
-        return _value(node, below, model, threshold)
+        return _value(node, below, tables, threshold)
 
     return fold(formula, visit)
 
@@ -56,35 +56,35 @@ def alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a, b
 
 
-def _value(
-    node: c.Core, below: list[Value], model: Tables, threshold: float | None
-) -> Value:
-    lengths = model.lengths
+def _value(node: c.Core, below: list[Value], tables: Tables, threshold: float | None) -> Value:
+    lengths = tables.lengths
     match node:
         case c.Variable():
-            return variable(node, model)
+            return variable(node, tables)
         case c.Constant():
-            number = torch.tensor(model.constant(node), device=lengths.device)
+            number = torch.tensor(tables.constant(node), device=lengths.device)
             return Value((), number.reshape(1, 1))
         case c.Number(value):
             return Value((), torch.full((1, 1), value, dtype=torch.float64, device=lengths.device))
         case c.Apply(name):
-            return gather(model.function(name), below)
+            return gather(tables.function(name), below)
         case c.Truth(value):
-            return Value((), torch.full((model.batch, model.horizon), value, device=lengths.device))
+            return Value(
+                (), torch.full((tables.batch, tables.horizon), value, device=lengths.device)
+            )
         case c.Edge(past):
-            times = torch.arange(model.horizon, device=lengths.device)
+            times = torch.arange(tables.horizon, device=lengths.device)
             end = torch.zeros_like(lengths) if past else lengths - 1
             return Value((), times == end.unsqueeze(-1))
         case c.Atom(name, args):
-            axes, found = _looked_up(model.predicate(name), args, below, model)
-            return Value(axes, _everywhere(_truth(name, found, threshold), model))
+            axes, found = _looked_up(tables.predicate(name), args, below, tables)
+            return Value(axes, _everywhere(_truth(name, found, threshold), tables))
         case c.Equal():
             axes, (a, b) = align(below)
-            return Value(axes, _everywhere(torch.eq(*alike(a, b)), model))
+            return Value(axes, _everywhere(torch.eq(*alike(a, b)), tables))
         case c.Compare(op):
             axes, (a, b) = align(below)
-            return Value(axes, _everywhere(compare(op, a, b), model))
+            return Value(axes, _everywhere(compare(op, a, b), tables))
         case c.Not():
             ((axes, u),) = below
             return Value(axes, ~u)
@@ -98,7 +98,7 @@ def _value(
             axes, (u, v) = align(below)
             return Value(axes, ~u | v)
         case c.Quantifier(universal, bound):
-            return _quantify(below, universal, bound, model)
+            return _quantify(below, universal, bound, tables)
         case c.Shift(_, steps, past, weak):
             ((axes, u),) = below
             return Value(axes, _shift(u, steps, past, weak, lengths))
@@ -115,11 +115,11 @@ def _value(
 
 
 def _looked_up(
-    table: Tensor, args: tuple[c.Term, ...], below: list[Value], model: Tables
+    table: Tensor, args: tuple[c.Term, ...], below: list[Value], tables: Tables
 ) -> Value:
     """Terms looked up in a table; of variables that run over all entities, the table itself."""
     axes = tuple(a.axis for a in args if isinstance(a, c.Variable) and a.column is None)
-    if len(axes) == len(args) == len(set(axes)) and not any(a in model.cuts for a in axes):
+    if len(axes) == len(args) == len(set(axes)) and not any(a in tables.cuts for a in axes):
         return Value(axes, table)
     return gather(table, below)
 
@@ -139,16 +139,17 @@ def _truth(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
     return degrees == 1
 
 
-def _everywhere(u: Tensor, model: Tables) -> Tensor:
-    return u.expand(model.batch, *u.shape[1:-1], model.horizon)
+def _everywhere(u: Tensor, tables: Tables) -> Tensor:
+    return u.expand(tables.batch, *u.shape[1:-1], tables.horizon)
 
 
 def _quantify(
-    below: list[Value], universal: bool, bound: tuple[c.Axis, ...], model: Tables
+    below: list[Value], universal: bool, bound: tuple[c.Axis, ...], tables: Tables
 ) -> Value:
-    device = model.lengths.device
+    device = tables.lengths.device
     every = [
-        Value((a,), torch.ones(1, model.size(a), 1, dtype=torch.bool, device=device)) for a in bound
+        Value((a,), torch.ones(1, tables.size(a), 1, dtype=torch.bool, device=device))
+        for a in bound
     ]
     axes, (*guard, u) = align([*every, *below])
     for present in guard:

@@ -129,16 +129,16 @@ def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
     return axes, tensors
 
 
-def variable(node: c.Variable, model: Tables) -> Value:
+def variable(node: c.Variable, tables: Tables) -> Value:
     """The entities that a variable runs over."""
-    device = model.lengths.device
+    device = tables.lengths.device
     if node.column is None:
-        numbers = torch.arange(model.whole(node.axis), device=device)
+        numbers = torch.arange(tables.whole(node.axis), device=device)
     else:
         assert node.axis.relation is not None
-        numbers = model.relation(node.axis.relation)[:, node.column].to(device)
-    if node.axis in model.cuts:
-        numbers = numbers[slice(*model.cuts[node.axis])]
+        numbers = tables.relation(node.axis.relation)[:, node.column].to(device)
+    if node.axis in tables.cuts:
+        numbers = numbers[slice(*tables.cuts[node.axis])]
     return Value((node.axis,), numbers.reshape(1, -1, 1))
 
 

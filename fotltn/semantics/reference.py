@@ -20,22 +20,22 @@ from fotltn.tree import fold
 
 
 def evaluate(
-    formula: c.Formula, model: Tables, semantics: Semantics, *, dtype: torch.dtype
+    formula: c.Formula, tables: Tables, semantics: Semantics, *, dtype: torch.dtype
 ) -> Value:
     """The degrees (in log space: their logarithms) of a formula, with its free axes."""
     ops = operators(semantics)
 
     def visit(node: c.Core, below: list[Value]) -> Value:
-        return _value(node, below, model, semantics, ops, dtype)
+        return _value(node, below, tables, semantics, ops, dtype)
 
     return fold(formula, visit)
 
 
-def evaluate_term(term: c.Term, model: Tables, dtype: torch.dtype) -> Value:
+def evaluate_term(term: c.Term, tables: Tables, dtype: torch.dtype) -> Value:
     """The entity numbers (or numbers) of a term, with its free axes."""
 
     def visit(node: c.Core, below: list[Value]) -> Value:
-        return _value(node, below, model, STABLE_PRODUCT, operators(STABLE_PRODUCT), dtype)
+        return _value(node, below, tables, STABLE_PRODUCT, operators(STABLE_PRODUCT), dtype)
 
     return fold(term, visit)
 
@@ -43,42 +43,42 @@ def evaluate_term(term: c.Term, model: Tables, dtype: torch.dtype) -> Value:
 def _value(
     node: c.Core,
     below: list[Value],
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     ops: Operators,
     dtype: torch.dtype,
 ) -> Value:
-    lengths, full = model.lengths, (model.batch, model.horizon)
+    lengths, full = tables.lengths, (tables.batch, tables.horizon)
     match node:
         # --- terms: entity numbers, or numbers -----------------------------------------------
         case c.Variable():
-            return variable(node, model)
+            return variable(node, tables)
         case c.Constant():
-            number = torch.tensor(model.constant(node), device=lengths.device)
+            number = torch.tensor(tables.constant(node), device=lengths.device)
             return Value((), number.reshape(1, 1))
         case c.Number(value):
             return Value((), torch.full((1, 1), value, dtype=torch.float64, device=lengths.device))
         case c.Apply(name):
-            return gather(model.function(name), below)
+            return gather(tables.function(name), below)
 
         # --- atoms ----------------------------------------------------------------------------
         case c.Truth(value):
             return Value((), ops.enter(_constant(full, float(value), lengths, dtype)))
         case c.Edge(past):
-            times = torch.arange(model.horizon, device=lengths.device)
+            times = torch.arange(tables.horizon, device=lengths.device)
             end = torch.zeros_like(lengths) if past else lengths - 1
             return Value((), ops.enter((times == end.unsqueeze(-1)).to(dtype)))
         case c.Atom(name):
-            axes, found = gather(model.predicate(name), below)
-            return Value(axes, ops.enter(_everywhere(found.to(dtype), model)))
+            axes, found = gather(tables.predicate(name), below)
+            return Value(axes, ops.enter(_everywhere(found.to(dtype), tables)))
         case c.Equal(left):
             axes, (a, b) = align(below)
-            same = equality(a, b, left, model, semantics, dtype)
-            return Value(axes, ops.enter(_everywhere(same, model)))
+            same = equality(a, b, left, tables, semantics, dtype)
+            return Value(axes, ops.enter(_everywhere(same, tables)))
         case c.Compare(op):
             axes, (a, b) = align(below)
             holds = crisp.compare(op, a, b).to(dtype)
-            return Value(axes, ops.enter(_everywhere(holds, model)))
+            return Value(axes, ops.enter(_everywhere(holds, tables)))
 
         # --- connectives ----------------------------------------------------------------------
         case c.Not():
@@ -97,8 +97,8 @@ def _value(
         # --- quantifiers ----------------------------------------------------------------------
         case c.Quantifier(universal, bound, guard):
             body = below[-1]
-            test = None if guard is None else crisp.evaluate(guard, model)
-            return _quantify(body, test, universal, bound, model, ops)
+            test = None if guard is None else crisp.evaluate(guard, tables)
+            return _quantify(body, test, universal, bound, tables, ops)
 
         # --- time -----------------------------------------------------------------------------
         case c.Shift(_, steps, past, weak):
@@ -122,9 +122,9 @@ def _constant(shape: tuple[int, ...], value: float, lengths: Tensor, dtype: torc
     return torch.full(shape, value, dtype=dtype, device=lengths.device)
 
 
-def _everywhere(u: Tensor, model: Tables) -> Tensor:
+def _everywhere(u: Tensor, tables: Tables) -> Tensor:
     """Expand trace and time to their full sizes."""
-    return u.expand(model.batch, *u.shape[1:-1], model.horizon)
+    return u.expand(tables.batch, *u.shape[1:-1], tables.horizon)
 
 
 def _quantify(
@@ -132,12 +132,12 @@ def _quantify(
     guard: Value | None,
     universal: bool,
     bound: tuple[c.Axis, ...],
-    model: Tables,
+    tables: Tables,
     ops: Operators,
 ) -> Value:
     """Aggregate over the bound axes, all of them present in full so that each binding counts."""
     every = [
-        Value((a,), torch.ones(1, model.size(a), 1, device=model.lengths.device)) for a in bound
+        Value((a,), torch.ones(1, tables.size(a), 1, device=tables.lengths.device)) for a in bound
     ]
     parts = [body, *every, *([guard] if guard is not None else [])]
     axes, (u, *rest) = align(parts)
@@ -152,7 +152,7 @@ def equality(
     a: Tensor,
     b: Tensor,
     left: c.Term,
-    model: Tables,
+    tables: Tables,
     semantics: Semantics,
     dtype: torch.dtype,
 ) -> Tensor:
@@ -161,7 +161,7 @@ def equality(
     if _sort(left) == c.REAL:
         a, b = crisp.alike(a, b)
         return torch.exp(-scale * (a.to(dtype) - b.to(dtype)).abs())
-    table = model.features.get(_sort(left))
+    table = tables.features.get(_sort(left))
     if table is None:
         return (a == b).to(dtype)
     batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (a.dim() - 1))

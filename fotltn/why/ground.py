@@ -49,13 +49,13 @@ class View:
         subject: the data.
         outer: the axes that the cell binds.
         trace: the number of the trace.
-        model: functions, relations and features of that trace.
+        tables: functions, relations and features of that trace.
     """
 
     subject: Subject
     outer: tuple[c.Axis, ...]
     trace: int
-    model: Tables
+    tables: Tables
 
     def leaf(self, leaf: Leaf, first: int, last: int) -> Degrees:
         """The degrees of a leaf from one point to another."""
@@ -73,10 +73,10 @@ class View:
                 return Degrees(truth.to(self.subject.dtype), truth, None)
         scale = self.subject.semantics.equality_scale
         graded = replace(STABLE_PRODUCT, equality_scale=scale)
-        found = reference.evaluate(node, self.model, graded, dtype=self.subject.dtype)
+        found = reference.evaluate(node, self.tables, graded, dtype=self.subject.dtype)
         value = self._inside(spread(found, self.outer + leaf.axes), first, last)
         truth = self._inside(
-            spread(crisp.evaluate(node, self.model), self.outer + leaf.axes), first, last
+            spread(crisp.evaluate(node, self.tables), self.outer + leaf.axes), first, last
         )
         return Degrees(self._whole(value, leaf.axes), self._whole(truth, leaf.axes), None)
 
@@ -136,7 +136,7 @@ class View:
 
     def _number(self, term: c.Term, inner: tuple[c.Axis, ...], first: int, last: int) -> Tensor:
         """The entities (or numbers) that a term is, with axes (`inner` …, time)."""
-        found = reference.evaluate_term(term, self.model, self.subject.dtype)
+        found = reference.evaluate_term(term, self.tables, self.subject.dtype)
         return self._inside(spread(found, self.outer + inner), first, last)
 
     def _inside(self, tensor: Tensor, first: int, last: int) -> Tensor:

@@ -219,22 +219,22 @@ def truth_over_time(rule: Rule, subject: Subject) -> TruthOverTime:
     Raises:
         DataError: there are too many cells, or a table is missing.
     """
-    model, semantics = subject.tables, subject.semantics
+    tables, semantics = subject.tables, subject.semantics
     axes, sizes = rule.axes, [subject.tables.size(a) for a in rule.axes]
-    columns = model.horizon if rule.timed else 1
-    cells = model.batch * math.prod(sizes) * columns
+    columns = tables.horizon if rule.timed else 1
+    cells = tables.batch * math.prod(sizes) * columns
     if cells > MAX_CELLS:
         raise DataError(
             f"'{rule.name}' has {cells:,} cells of bindings and times; at most {MAX_CELLS:,} are "
             "shown at once"
         )
-    shape = (model.batch, *sizes, columns)
+    shape = (tables.batch, *sizes, columns)
     values = torch.empty(shape, dtype=torch.float32)
     truth = torch.empty(shape, dtype=torch.uint8)
     sums = torch.zeros(shape[:-1], dtype=torch.float64)
-    _, errors = split(rebuild(rule.whole.layers, rule.body), semantics, model.batch)
-    boolean = two_valued(model, subject.threshold)
-    read = boolean if semantics.boolean else model
+    _, errors = split(rebuild(rule.whole.layers, rule.body), semantics, tables.batch)
+    boolean = two_valued(tables, subject.threshold)
+    read = boolean if semantics.boolean else tables
     for part, body, error, seen in weigh(
         rule.whole, axes, errors, subject.signature, read, semantics, dtype=subject.dtype
     ):
@@ -247,7 +247,7 @@ def truth_over_time(rule: Rule, subject: Subject) -> TruthOverTime:
     whole = {"body": rule.body}
     for part in sweep(whole, axes, subject.signature, boolean, CRISP, dtype=subject.dtype):
         here = (slice(None), slice(part.start, part.stop)) if axes else (slice(None),)
-        true = part.values["body"].expand(part.shape(axes, model))[..., :columns].cpu()
+        true = part.values["body"].expand(part.shape(axes, tables))[..., :columns].cpu()
         truth[here] = torch.where(true, truth[here], truth[here] & NO_TRUTH)
     rows = sums.reshape(-1)
     truth = truth.reshape(-1, columns)

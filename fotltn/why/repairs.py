@@ -171,6 +171,6 @@ def _true(found: Site, flipped: frozenset[Fact]) -> bool:
         if own.places is not None and places:
             truth = truth ^ torch.isin(own.places, torch.tensor(places, device=truth.device))
         tables[leaf] = truth
-    model = found.model(tables, tables)
+    model = found.tables(tables, tables)
     value = crisp.evaluate(found.pattern.parts[found.pattern.body], model)
     return bool(value.tensor[0, ..., found.time - found.first])

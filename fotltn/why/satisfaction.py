@@ -73,11 +73,11 @@ def satisfaction(theory: CheckedTheory, subject: Subject) -> Satisfaction:
     Raises:
         DataError: a table is missing.
     """
-    semantics, model = subject.semantics, subject.tables
+    semantics, tables = subject.semantics, subject.tables
     if semantics.boolean:
-        model = two_valued(model, subject.threshold)
+        tables = two_valued(tables, subject.threshold)
     formulas = {a.name: a.formula for a in theory.axioms}
-    found = axiom_values(formulas, theory.signature, model, semantics, dtype=subject.dtype)
+    found = axiom_values(formulas, theory.signature, tables, semantics, dtype=subject.dtype)
     return Satisfaction(
         tuple(Degree(a.name, a.source, a.weight, float(found[a.name])) for a in theory.axioms)
     )
@@ -120,12 +120,12 @@ def subject_of(
     checked = check(theory) if isinstance(theory, Theory) else theory
     meaning = named(semantics) if isinstance(semantics, str) else semantics
     known = {sort: tuple(names) for sort, names in (entities or {}).items()}
-    model, dtype = interpret(
+    tables, dtype = interpret(
         checked.signature, predicates, lengths=lengths, functions=functions, relations=relations,
         features=features, horizon=horizon,
     )  # fmt: skip
     for sort, names in known.items():
-        size = model.sizes.get(sort)
+        size = tables.sizes.get(sort)
         if size is not None and size != len(names):
             raise DataError(f"the sort '{sort}' has {size} entities, but {len(names)} names")
 
@@ -137,7 +137,7 @@ def subject_of(
 
     return Subject(
         checked.signature,
-        replace(model, constants=numbers),
+        replace(tables, constants=numbers),
         meaning if p is None else meaning.with_p(p),
         name,
         tuple(traces),

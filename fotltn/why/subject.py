@@ -188,14 +188,14 @@ def check_cell(rule: Rule, subject: Subject, cell: Cell) -> None:
     Raises:
         DataError: it does not.
     """
-    model = subject.tables
+    tables = subject.tables
     _trace(subject, cell.trace)
     if len(cell.numbers) != len(rule.axes):
         wanted = listing(rule.variables)
         raise DataError(f"a cell of this rule binds {wanted}, not {len(cell.numbers)} numbers")
     for axis, number in zip(rule.axes, cell.numbers, strict=True):
-        if not 0 <= number < model.size(axis):
-            raise DataError(f"'{axis.name}' has {model.size(axis)} places, and none is {number}")
+        if not 0 <= number < tables.size(axis):
+            raise DataError(f"'{axis.name}' has {tables.size(axis)} places, and none is {number}")
     length = subject.length(cell.trace)
     if isinstance(cell.time, bool) or not 0 <= cell.time < length:
         raise DataError(f"the time point {cell.time} does not exist: there are 0 to {length - 1}")
@@ -235,17 +235,17 @@ def _trace(subject: Subject, trace: str | int) -> int:
 
 def _number(axis: c.Axis, subject: Subject, entities: Mapping[str, str], trace: int) -> int:
     """The place on an axis at which variables are bound to entities of these names."""
-    model = subject.tables
+    tables = subject.tables
     wanted = tuple(entities[v] for v in axis.name.split(","))
     if axis.relation is None:
         sort = str(axis.sort)
-        known = {subject.entity(sort, trace, i): i for i in reversed(range(model.size(axis)))}
+        known = {subject.entity(sort, trace, i): i for i in reversed(range(tables.size(axis)))}
         if wanted[0] in known:
             return known[wanted[0]]
         hint = did_you_mean(wanted[0], known) or f"there are {listing(reversed(known))}"
         raise DataError(f"no entity of sort '{sort}' is named '{wanted[0]}'; {hint}")
     sorts = subject.signature.relations[axis.relation].sorts
-    for number, entry in enumerate(model.relation(axis.relation).tolist()):
+    for number, entry in enumerate(tables.relation(axis.relation).tolist()):
         if wanted == tuple(subject.entity(s, trace, i) for s, i in zip(sorts, entry, strict=True)):
             return number
     raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")

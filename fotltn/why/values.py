@@ -53,7 +53,7 @@ class Site:
         """The data."""
         return self.view.subject
 
-    def model(self, tables: Mapping[Leaf, Tensor], guards: Mapping[Leaf, Tensor]) -> Tables:
+    def tables(self, tables: Mapping[Leaf, Tensor], guards: Mapping[Leaf, Tensor]) -> Tables:
         """An interpretation of the pattern.
 
         Args:
@@ -78,7 +78,7 @@ class Site:
             leaf: own.value if isinstance(leaf.node, c.Atom) else own.truth
             for leaf, own in self.degrees.items()
         }
-        return self.model(tables, guards)
+        return self.tables(tables, guards)
 
 
 def site(rule: Rule, subject: Subject, cell: Cell) -> Site:
@@ -167,7 +167,7 @@ def values_at(found: Site) -> Values:
     subject, parts, tests = found.subject, found.pattern.parts, found.pattern.guards
     truths = {leaf: own.truth.to(subject.dtype) for leaf, own in found.degrees.items()}
     wanted = [*parts.values(), *tests.values()]
-    crisp = _evaluated(wanted, found.model(truths, truths), GODEL, subject.dtype)
+    crisp = _evaluated(wanted, found.tables(truths, truths), GODEL, subject.dtype)
     fuzzy = crisp
     if not subject.semantics.boolean:
         degrees = found.graded({leaf: own.value for leaf, own in found.degrees.items()})

@@ -137,9 +137,7 @@ def test_the_cases_are_not_trivial():
     assert sum(n > 3 for n in counts) > 20
 
 
-def one(
-    text: str, tables, horizon: int, sizes=None, lengths=None
-) -> tuple[CheckedTheory, Tables]:
+def one(text: str, tables, horizon: int, sizes=None, lengths=None) -> tuple[CheckedTheory, Tables]:
     theory = check(parse_theory(text))
     model = Tables(
         sizes or {"s": 2},
