@@ -18,8 +18,8 @@ PACKAGE = ROOT / "fotltn"
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
     "errors", "memory", "tree", "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan",
-    "engine", "evaluation", "grounding", "monitor", "networks", "learn", "why", "project", "report",
-    "fotltn", "web", "experiments", "cli", "__main__",
+    "engine", "evaluation", "grounding", "monitor", "analysis", "networks", "learn", "project",
+    "report", "fotltn", "web", "experiments", "cli", "__main__",
 )  # fmt: skip
 
 #: Files whose methods load their printer or parser from their own package when called.

@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fotltn.analysis.metrics import report
 from fotltn.experiments.deliveries import DEFINITIONS, LEARNED, facts, generate, noisy
 from fotltn.experiments.deliveries_limit import posteriors
 from fotltn.grounding.dense import interpretation
@@ -31,7 +32,6 @@ from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
 from fotltn.learn.fit import fit, seeded
-from fotltn.learn.metrics import report
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, predicted
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task, Training

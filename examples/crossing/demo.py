@@ -23,9 +23,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from fotltn.analysis.audit_data import Audit
 from fotltn.cli.display import Display, bar
 from fotltn.cli.new import make
-from fotltn.learn.audit_data import Audit
 from fotltn.project.config import Config, read_config
 from fotltn.project.model import Model
 from fotltn.project.train import train_and_save, without_axioms

@@ -15,8 +15,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fotltn.analysis.rules import Rule
 from fotltn.cli.tables import add, grid, number, say, show
-from fotltn.learn.rules import Rule
 from fotltn.project.rules import of_project
 from fotltn.semantics.config import CRISP, GODEL
 

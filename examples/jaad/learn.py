@@ -30,11 +30,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fotltn.analysis.metrics import report
 from fotltn.grounding.dense import present
 from fotltn.grounding.groups import of_traces
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import fit, seeded
-from fotltn.learn.metrics import report
 from fotltn.learn.objective import Objective, predicted
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule

@@ -13,7 +13,7 @@ from fotltn.cli.tables import add, count, grid, number, percent, say, say_knowle
 from fotltn.errors import DataError
 
 if TYPE_CHECKING:
-    from fotltn.learn.audit_data import Audit
+    from fotltn.analysis.audit_data import Audit
 
 _LEGEND = (
     "Support: bindings and times where the antecedent is true{where}; active: their share. "

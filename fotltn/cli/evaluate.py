@@ -21,7 +21,7 @@ from fotltn.cli.tables import (
 from fotltn.errors import DataError, Diagnostic
 
 if TYPE_CHECKING:
-    from fotltn.learn.audit_data import Audit
+    from fotltn.analysis.audit_data import Audit
 
 
 def evaluate_model(

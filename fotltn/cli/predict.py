@@ -30,7 +30,7 @@ def predict(
     Without -o, as CSV to standard output. Exit status: 0 if it was written, 1 if the input has
     errors, 2 for a wrong call.
     """
-    from fotltn.learn.predictions import write_table
+    from fotltn.analysis.predictions import write_table
     from fotltn.project.find import find_model
 
     found = find_model(model)

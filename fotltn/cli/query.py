@@ -14,7 +14,7 @@ from fotltn.cli.tables import add, grid, number, show
 from fotltn.semantics.config import SEMANTICS, check_threshold, named
 
 if TYPE_CHECKING:
-    from fotltn.learn.ask import Answer
+    from fotltn.analysis.ask import Answer
     from fotltn.project.model import Model
 
 

@@ -16,8 +16,8 @@ from fotltn.semantics.config import SEMANTICS, named
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fotltn.learn.bootstrap import Estimate
-    from fotltn.learn.rules import Rule
+    from fotltn.analysis.bootstrap import Estimate
+    from fotltn.analysis.rules import Rule
     from fotltn.project.rules import Evidence
 
 _LEGEND = (

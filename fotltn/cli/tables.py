@@ -11,8 +11,8 @@ from fotltn.cli.output import wide_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fotltn.learn.audit_data import KnowledgeBase
-    from fotltn.learn.metrics import Report
+    from fotltn.analysis.audit_data import KnowledgeBase
+    from fotltn.analysis.metrics import Report
 
 
 def grid(

@@ -13,7 +13,7 @@ from fotltn.cli.tables import add, binding_text, grid, number, percent, say, sho
 from fotltn.cli.why import Reasons
 
 if TYPE_CHECKING:
-    from fotltn.learn.violations import Counterexample, Violation
+    from fotltn.analysis.violations import Counterexample, Violation
     from fotltn.project.model import Model
 
 RANKING = (

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from fotltn.learn.violations import Violation
+    from fotltn.analysis.explain import Explanation, Node
+    from fotltn.analysis.violations import Violation
     from fotltn.project.model import Model
-    from fotltn.why import Explanation, Node
 
 
 _FACTS = (
@@ -64,7 +64,7 @@ class Reasons:
         return shown
 
     def _explained(self, found: Sequence[tuple[str, Violation]]) -> list[Explanation]:
-        from fotltn.why import find_cell, shared_rule, why
+        from fotltn.analysis.explain import find_cell, shared_rule, why
 
         subject = replace(self.model.subject, threshold=self.threshold)
         fixed = () if self.flip_given else self.model.given

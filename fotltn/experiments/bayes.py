@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 import fotltn
+from fotltn.analysis.metrics import Metric, chance, mean, pr_auc
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.experiments.carped import LEARNED, Scene, Size
 from fotltn.experiments.crossings import DRAWS, draw_crossings, prior_of_crossings
 from fotltn.grounding.labels import Labels
-from fotltn.learn.metrics import Metric, chance, mean, pr_auc
 
 #: Rates nearer to 0 or 1 are taken as this near, so that chains can pass unlikely states.
 SMALLEST_RATE = 1e-6

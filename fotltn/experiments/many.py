@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn import __version__
+from fotltn.analysis.metrics import chance, kb_sat, mean, pr_auc
 from fotltn.engine import Prepared, compile_formulas
 from fotltn.errors import DataError
 from fotltn.experiments.carped import LEARNED
@@ -31,7 +32,6 @@ from fotltn.experiments.supervision import (
 )
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
-from fotltn.learn.metrics import chance, kb_sat, mean, pr_auc
 from fotltn.learn.objective import rooted
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings

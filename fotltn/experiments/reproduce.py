@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
+from fotltn.analysis.evaluate_cells import axiom_values
+from fotltn.analysis.metrics import kb_sat
 from fotltn.errors import DataError
 from fotltn.experiments.bayes import BURN_IN, CHAINS, LabelsOf, limits
 from fotltn.experiments.carped import LEARNED, statistics
 from fotltn.experiments.protocol import DATA, FLIPS, READING, Run, Setting, facts_of, world
 from fotltn.experiments.sweep import Key, append, done
-from fotltn.learn.metrics import kb_sat
-from fotltn.learn.sweep import axiom_values
 from fotltn.semantics.config import STABLE_PRODUCT
 
 #: A small version that still means something: one data set, two fractions, two repetitions.

@@ -64,8 +64,10 @@ def interpretation(
         relations[name] = torch.from_numpy(tuples)
     constants = {s: {n: i for i, n in enumerate(names)} for s, names in facts.entities.items()}
     return Tables(
-        sizes, torch.tensor(facts.lengths), horizon, predicates, functions, constants, relations
-    )
+        sizes, torch.tensor(facts.lengths), horizon, predicates, functions, constants, relations,
+        signature=signature, names=facts.names,
+        present={sort: present(facts, sort) for sort in {*facts.local, *facts.present}},
+    )  # fmt: skip
 
 
 def presence(facts: Facts, sort: str) -> Tensor:

@@ -13,6 +13,7 @@ from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long
 from fotltn.grounding.merge import Conflict, Tally, lengths, localise, spread, unique
 from fotltn.logic.signature import Signature
+from fotltn.semantics.interpretation import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,18 @@ class Facts:
     local: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def names(self) -> Names:
+        """The names of traces and entities."""
+        return Names(self.traces, self.entities, self.local)
+
     def sizes(self) -> dict[str, int]:
         """The number of entities of each sort; of a local one, the most that a trace has."""
-        most = {s: max(map(len, names), default=0) for s, names in self.local.items()}
-        return {s: len(names) for s, names in self.entities.items()} | most
+        return self.names.sizes()
 
     def name(self, sort: str, trace: int, number: int) -> str | None:
         """The name of an entity in a trace, or None where there is none of that number."""
-        names = self.local[sort][trace] if sort in self.local else self.entities[sort]
-        return names[number] if 0 <= number < len(names) else None
+        return self.names.entity(sort, trace, number)
 
 
 def read_facts(

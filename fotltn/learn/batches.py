@@ -13,8 +13,8 @@ from typing import Literal, TypeGuard
 
 import torch
 
+from fotltn.analysis.prefix import prefix
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.learn.prefix import prefix
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fotltn.analysis.evaluate_cells import over_traces
 from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import parts
@@ -34,7 +35,6 @@ from fotltn.learn.packing import (
     restore_optimiser,
     unflatten,
 )
-from fotltn.learn.sweep import over_traces
 from fotltn.learn.task import OPTIMISERS, Task
 from fotltn.networks.parts import Part
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fotltn.analysis.audit import audit
+from fotltn.analysis.audit_data import Audit
 from fotltn.errors import DataError, Diagnostic
-from fotltn.learn.audit import audit
-from fotltn.learn.audit_data import Audit
 from fotltn.learn.store import MANIFEST
 from fotltn.project.build import build
 from fotltn.project.config import FILE, read_config

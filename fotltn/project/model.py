@@ -12,26 +12,37 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from fotltn.errors import DataError, FotError
-from fotltn.evaluation import Time
-from fotltn.grounding.facts import Facts
-from fotltn.grounding.frames import Source
-from fotltn.grounding.labels import Labels
-from fotltn.learn.ask import Answer, ask
-from fotltn.learn.audit import audit
-from fotltn.learn.audit_data import Audit
-from fotltn.learn.fit import Epoch, Outcome
-from fotltn.learn.metrics import Report, Scores, report
-from fotltn.learn.objective import predicted
-from fotltn.learn.predictions import predictions
-from fotltn.learn.store import read_folder, write_folder
-from fotltn.learn.violations import (
+from fotltn.analysis.ask import Answer, ask
+from fotltn.analysis.audit import audit
+from fotltn.analysis.audit_data import Audit
+from fotltn.analysis.explain import (
+    Explanation,
+    Satisfaction,
+    Subject,
+    TruthOverTime,
+    find_cell,
+    rule_of,
+    satisfaction,
+    truth_over_time,
+    why,
+)
+from fotltn.analysis.metrics import Report, Scores, report
+from fotltn.analysis.predictions import predictions
+from fotltn.analysis.violations import (
     Counterexample,
     Violation,
     Violations,
     counterexample,
     violations,
 )
+from fotltn.errors import DataError, FotError
+from fotltn.evaluation import Time
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.frames import Source
+from fotltn.grounding.labels import Labels
+from fotltn.learn.fit import Epoch, Outcome
+from fotltn.learn.objective import predicted
+from fotltn.learn.store import read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.project.build import Built, ground, meaning
@@ -46,17 +57,6 @@ from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
-from fotltn.why import (
-    Explanation,
-    Satisfaction,
-    Subject,
-    TruthOverTime,
-    find_cell,
-    rule_of,
-    satisfaction,
-    truth_over_time,
-    why,
-)
 
 #: What kind of folder a model is.
 KIND = "model"

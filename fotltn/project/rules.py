@@ -8,11 +8,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from fotltn.analysis.rules import Rule, rules
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
 from fotltn.grounding.dense import interpretation, present
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
-from fotltn.learn.rules import Rule, rules
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
 from fotltn.logic.signature import Signature
 from fotltn.project.build import build
@@ -60,7 +60,7 @@ class Evidence:
         Args:
             formulas: closed ones over the symbols of the theory.
             part: of the traces, by name; None for all.
-            semantics: as of `fotltn.learn.rules.rules`, like the other arguments.
+            semantics: as of `fotltn.analysis.rules.rules`, like the other arguments.
             threshold: the degree from which on a fact is true.
             resamples: how often traces are drawn anew, for the intervals.
             seed: of these draws.

@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fotltn.analysis.evaluate_cells import evaluate_parts
 from fotltn.errors import DataError, Diagnostic, Severity, did_you_mean, listing
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels, labels
-from fotltn.learn.sweep import evaluate_parts
 from fotltn.networks.definitions import arranged
 from fotltn.networks.grounding import Grounding
 from fotltn.project.world import World

@@ -21,8 +21,8 @@ from fotltn.report.look import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fotltn.analysis.metrics import Calibration, Scores
     from fotltn.learn.fit import Epoch
-    from fotltn.learn.metrics import Calibration, Scores
 
 _SHOWN = 3  # axioms with a colour of their own, unless they are named
 
@@ -122,7 +122,7 @@ def precision_recall(
     Raises:
         DataError: a predicate is unknown, or its facts are all true or all false.
     """
-    from fotltn.learn.metrics import chance, pr_auc, pr_curve
+    from fotltn.analysis.metrics import chance, pr_auc, pr_curve
 
     chosen = [predicates] if isinstance(predicates, str) else predicates
     if chosen is None:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from fotltn.learn.audit_data import Audit, AxiomAudit, Finding
+from fotltn.analysis.audit_data import Audit, AxiomAudit, Finding
+from fotltn.analysis.explain import Subject, rule_of, truth_over_time
+from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
+from fotltn.analysis.violations import Violations
 from fotltn.learn.fit import Epoch
-from fotltn.learn.metrics import Curve, Report, pr_auc, pr_curve
-from fotltn.learn.violations import Violations
 from fotltn.project.model import Model
 from fotltn.project.provenance import fingerprint, versions
 from fotltn.project.settings import settings, show_config
@@ -18,10 +19,9 @@ from fotltn.report.cells import Band, Worst, band, worst
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
-from fotltn.why import Subject, rule_of, truth_over_time
 
 if TYPE_CHECKING:
-    from fotltn.learn.metrics import Scores
+    from fotltn.analysis.metrics import Scores
 
 #: The most cells of an axiom that are looked at one by one.
 MAX_CELLS = 2**27

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fotltn.learn.audit_data import Kind
+from fotltn.analysis.audit_data import Kind
 from fotltn.report import plots
 from fotltn.report.html import Picture, number, picture, render
 from fotltn.report.html_model import AxiomContent, ModelContent, Progress

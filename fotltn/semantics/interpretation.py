@@ -1,22 +1,64 @@
-"""What formulas are evaluated on: domains, a batch of traces, and a table for each symbol."""
+"""Tables: what formulas are evaluated on, with the names of what is in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
+from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of traces and entities; whatever has none is numbered.
+
+    Args:
+        traces: by their numbers.
+        entities: for each sort that all traces share, by their numbers.
+        local: for each sort whose entities are numbered within a trace, by trace.
+    """
+
+    traces: tuple[str, ...] = ()
+    entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    local: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+
+    def entity(self, sort: str, trace: int, number: int) -> str | None:
+        """The name of an entity, or None where its trace has no entity of that number."""
+        names = self.local[sort][trace] if sort in self.local else self.entities.get(sort)
+        if names is None:
+            return f"{sort}#{number}"
+        return names[number] if 0 <= number < len(names) else None
+
+    def called(self, sort: str, trace: int, number: int) -> str:
+        """The name of an entity, or its sort and number where it has none."""
+        name = self.entity(sort, trace, number)
+        return f"{sort}#{number}" if name is None else name
+
+    def trace(self, number: int) -> str:
+        """The name of a trace, or its number."""
+        return self.traces[number] if number < len(self.traces) else str(number)
+
+    def sizes(self) -> dict[str, int]:
+        """The number of entities of each named sort; of a local one, the most that a trace has."""
+        most = {s: max(map(len, names), default=0) for s, names in self.local.items()}
+        return {s: len(names) for s, names in self.entities.items()} | most
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Tables over entities and time.
+    """A table for each predicate and function, over traces, entities and time.
+
+    They are made from facts, from tensors, or by a model; whatever evaluates, explains or counts
+    formulas takes them.
 
     Args:
         sizes: the number of entities of each sort.
@@ -30,6 +72,10 @@ class Tables:
         features: vectors that equality measures the distance of, for a sort, with axes
             (trace, entity, feature). Without them, entities are equal only to themselves.
         cuts: parts of axes, from and to, that alone are seen.
+        signature: the declarations of what the tables are of.
+        names: of traces and entities.
+        present: for sorts whose entities come and go, where they are there, with axes (trace,
+            entity, time).
     """
 
     sizes: Mapping[str, int]
@@ -41,11 +87,56 @@ class Tables:
     relations: Mapping[str, Tensor] = field(default_factory=dict)
     features: Mapping[str, Tensor] = field(default_factory=dict)
     cuts: Mapping[c.Axis, tuple[int, int]] = field(default_factory=dict)
+    signature: Signature = field(default_factory=Signature, repr=False)
+    names: Names = field(default_factory=Names, repr=False)
+    present: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    _derived: dict[Hashable, Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def batch(self) -> int:
         """The number of traces."""
         return self.lengths.shape[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of degrees: that of all tables that have one, at least single."""
+        tensors = [t if isinstance(t, Tensor) else t.value for t in self.predicates.values()]
+        kinds = {t.dtype for t in tensors if t.is_floating_point()}
+        promoted = kinds.pop() if kinds else torch.get_default_dtype()
+        for kind in kinds:
+            promoted = torch.promote_types(promoted, kind)
+        return torch.float32 if promoted in (torch.float16, torch.bfloat16) else promoted
+
+    def length(self, trace: int) -> int:
+        """The number of time points of a trace."""
+        return int(self.lengths[trace])
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What follows from these tables, made the first time that it is asked for."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        value: T = self._derived[key]
+        return value
+
+    def to(self, device: torch.device) -> Tables:
+        """The same tables on a device."""
+
+        def moved(tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: table.to(device) for name, table in tables.items()}
+
+        predicates = {
+            n: t.to(device)
+            if isinstance(t, Tensor)
+            else replace(t, index=t.index.to(device), value=t.value.to(device))
+            for n, t in self.predicates.items()
+        }
+        return replace(
+            self, lengths=self.lengths.to(device), predicates=predicates,
+            functions=moved(self.functions), relations=moved(self.relations),
+            features=moved(self.features), present=moved(self.present),
+        )  # fmt: skip
 
     def size(self, axis: c.Axis) -> int:
         """The number of places of an axis, or of the part of it that is seen."""
@@ -93,9 +184,6 @@ class Tables:
         """Which points lie inside each trace, with axes (trace, time)."""
         times = torch.arange(self.horizon, device=self.lengths.device)
         return times < self.lengths.unsqueeze(-1)
-
-
-T = TypeVar("T")
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from fotltn.analysis.evaluate_cells import MAX_CELLS
+from fotltn.analysis.explain import Rule, Subject
 from fotltn.engine import as_given, compile_formulas, sizes_of
 from fotltn.errors import LimitError
-from fotltn.learn.sweep import MAX_CELLS
 from fotltn.plan.cost import dense_cost
-from fotltn.why import Rule, Subject
 
 #: The most operations; some seconds on one core.
 MAX_OPERATIONS = 2 * 10**10

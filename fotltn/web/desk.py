@@ -10,10 +10,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from fotltn.analysis.evaluate_cells import axiom_values, over_traces, two_valued
+from fotltn.analysis.explain import (
+    Explanation,
+    Rule,
+    Subject,
+    TruthOverTime,
+    rule_of,
+    truth_over_time,
+    why,
+)
+from fotltn.analysis.metrics import Report
 from fotltn.errors import FotError, did_you_mean, listing
 from fotltn.evaluation import evaluate_core
-from fotltn.learn.metrics import Report
-from fotltn.learn.sweep import axiom_values, over_traces, two_valued
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, check_formula
 from fotltn.syntax import formula as f
@@ -25,7 +34,6 @@ from fotltn.web.inspected import Inspected
 from fotltn.web.layout import Layout
 from fotltn.web.rows import Table, difference, predictions
 from fotltn.web.work import PATIENCE, Lane, Work
-from fotltn.why import Explanation, Rule, Subject, TruthOverTime, rule_of, truth_over_time, why
 
 #: Facts that would change a cell most, as many as are shown.
 INFLUENCES = 8

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from fotltn.analysis.explain import Subject
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.labels import Labels
@@ -16,7 +17,6 @@ from fotltn.project.find import find_model
 from fotltn.project.model import Model
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.syntax.load import load_theory
-from fotltn.why import Subject
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fotltn.why import Cell, Rule, Subject
-from fotltn.why.subject import named_binding
+from fotltn.analysis.cells import named_binding
+from fotltn.analysis.explain import Cell, Rule, Subject
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fotltn.analysis.explain import TruthOverTime
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
 from fotltn.web.layout import Layout
-from fotltn.why import TruthOverTime
 
 #: The byte of a cell that does not count.
 NONE = 255

@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
+from fotltn.analysis.explain import Explanation
+from fotltn.analysis.over_time import NO_TRUTH
 from fotltn.report.typeset import typeset
 from fotltn.semantics.config import PMean
 from fotltn.web.answers import RefusedError, answer, query, wants
@@ -20,8 +22,6 @@ from fotltn.web.inspected import Inspected
 from fotltn.web.parameters import Parameters
 from fotltn.web.rows import MAX_ROWS, PART, chosen, opening, packed
 from fotltn.web.work import Lane, PendingError
-from fotltn.why import Explanation
-from fotltn.why.over_time import NO_TRUTH
 
 #: Seconds that the first page waits for values before it is shown without some.
 GLANCE = 0.1

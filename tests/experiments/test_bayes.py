@@ -11,12 +11,12 @@ import torch
 
 import fotltn.experiments
 from fotltn import DataError, check, load_theory
+from fotltn.analysis.metrics import pr_auc
 from fotltn.experiments.bayes import SMALLEST_RATE, limits, posterior, posteriors, scores
 from fotltn.experiments.carped import LEARNED, Size, generate, write
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
-from fotltn.learn.metrics import pr_auc
 from tests.experiments.crossing_sets import every_set
 
 SHORT: dict[str, Any] = {"sweeps": 20, "burn_in": 4, "chains": 2}

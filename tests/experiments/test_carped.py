@@ -9,6 +9,7 @@ import torch
 
 import fotltn.experiments
 from fotltn import DataError, LimitError, check, load_theory
+from fotltn.analysis.metrics import kb_sat
 from fotltn.engine import compile_formulas
 from fotltn.experiments.carped import (
     CARPED35K,
@@ -24,7 +25,6 @@ from fotltn.experiments.carped import (
 )
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
-from fotltn.learn.metrics import kb_sat
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.crisp import evaluate as crisp_value
 

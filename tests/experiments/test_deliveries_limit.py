@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from fotltn import DataError
+from fotltn.analysis.metrics import chance, mean
 from fotltn.experiments.bayes import scores
 from fotltn.experiments.deliveries import LEARNED, RATES, Rates, generate
 from fotltn.experiments.deliveries_chains import draw_paths
 from fotltn.experiments.deliveries_limit import posterior, posteriors
 from fotltn.grounding.labels import Labels
-from fotltn.learn.metrics import chance, mean
 from tests.experiments.delivery_worlds import (
     all_labels,
     by_trying_all,

@@ -7,14 +7,14 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
+from fotltn.analysis.audit import audit
+from fotltn.analysis.audit_crisp import count_cells
+from fotltn.analysis.evaluate_cells import axiom_values, two_valued
+from fotltn.analysis.metrics import kb_sat
+from fotltn.analysis.prefix import prefix
 from fotltn.experiments.carped import LEARNED
 from fotltn.experiments.many import Trained, records, run_many
 from fotltn.experiments.protocol import METHODS, READING, Run, Setting, facts_of, world
-from fotltn.learn.audit import audit
-from fotltn.learn.audit_crisp import count_cells
-from fotltn.learn.metrics import kb_sat
-from fotltn.learn.prefix import prefix
-from fotltn.learn.sweep import axiom_values, two_valued
 from fotltn.report.records import read, record, write
 from fotltn.semantics.config import STABLE_PRODUCT
 from tests.experiments.tiny import CELLS, double, one_trace, some, tiny

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fotltn import DataError
+from fotltn.analysis.metrics import kb_sat
 from fotltn.experiments import reproduce
 from fotltn.experiments.bayes import limits
 from fotltn.experiments.protocol import DATA, READING, Run, facts_of, world
 from fotltn.experiments.reproduce import background, bayes, check_device, truth_values
-from fotltn.learn.metrics import kb_sat
 from fotltn.report.records import read
 
 BUILD = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "build.py"

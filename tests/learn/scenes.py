@@ -8,7 +8,7 @@ from importlib import resources
 
 import torch
 
-from fotltn.learn.prefix import Layer
+from fotltn.analysis.prefix import Layer
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.semantics import crisp

@@ -9,9 +9,10 @@ import torch
 from torch.nn import functional
 
 from fotltn import DataError
+from fotltn.analysis.evaluate_cells import axiom_values
+from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
-from fotltn.learn.metrics import kb_sat, satisfaction
 from fotltn.learn.objective import (
     FACTS_ONLY,
     PAPER,
@@ -24,7 +25,6 @@ from fotltn.learn.objective import (
     predicted,
 )
 from fotltn.learn.schedule import Schedule, schedule
-from fotltn.learn.sweep import axiom_values
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table

@@ -8,8 +8,8 @@ from sklearn.metrics import auc, average_precision_score  # type: ignore[import-
 
 import fotltn
 from fotltn import DataError
+from fotltn.analysis.metrics import calibration
 from fotltn.learn.fit import Epoch
-from fotltn.learn.metrics import calibration
 from fotltn.report.cells import Band
 from fotltn.report.records import record
 from tests.report.common import grid, values

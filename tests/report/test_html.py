@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.learn.violations import Violation
+from fotltn.analysis.violations import Violation
 from fotltn.project.model import Model, load_model
 from fotltn.report.cells import band
 from fotltn.report.html import MARK, write_page

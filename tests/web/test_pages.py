@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
+from fotltn.analysis.audit_crisp import count_cells
+from fotltn.analysis.evaluate_cells import axiom_values, two_valued
+from fotltn.analysis.explain import rule_of
+from fotltn.analysis.prefix import prefix
+from fotltn.analysis.violations import violations
 from fotltn.errors import LimitError
-from fotltn.learn.audit_crisp import count_cells
-from fotltn.learn.prefix import prefix
-from fotltn.learn.sweep import axiom_values, two_valued
-from fotltn.learn.violations import violations
 from fotltn.logic.check import check_formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.web import budget
 from fotltn.web.budget import check_cost
-from fotltn.why import rule_of
 from tests.web.conftest import client_of, served
 
 HTML = {"accept": "text/html"}

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fotltn.analysis.explain import Subject, rule_of
 from fotltn.errors import LimitError
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
@@ -14,7 +15,6 @@ from fotltn.syntax.parse import parse_formula
 from fotltn.web import rows
 from fotltn.web.layout import Layout
 from fotltn.web.rows import chosen, predictions
-from fotltn.why import Subject, rule_of
 
 THEORY = check(parse_theory("sort agent\npredicate Sees(agent, agent), Stop(agent)\n"))
 FACTS = {

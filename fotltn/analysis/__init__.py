@@ -1,0 +1,1 @@
+"""Axioms over tables, cell by cell: audit, rules, violations, explanations."""

@@ -1,0 +1,247 @@
+"""The fewest facts of a circuit to flip so that it is true.
+
+Every repair has to flip one of the facts that make the circuit false. So a search that tries each
+of them in turn, and then looks again, misses none. It goes on to more flips only when all repairs
+with fewer are ruled out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fotltn.analysis.explain.circuit import Circuit
+
+_NONE: frozenset[int] = frozenset()
+
+#: How much the price of a flip counts beside their number.
+_LITTLE = 1e-9
+
+#: Up to so many facts it is worth to know which of them are under each gate.
+_BITS = 4096
+
+
+class Found(NamedTuple):
+    """The facts to flip; None if there are none, or (not `exact`) none were found."""
+
+    flips: frozenset[int] | None
+    exact: bool
+    least: int
+
+
+class _State(NamedTuple):
+    """The gates with some facts flipped.
+
+    Args:
+        truth: of each gate.
+        least: how many more flips make each gate true at least.
+        blame: for each false gate, a bound on how many facts make it false.
+    """
+
+    truth: list[bool]
+    least: list[float]
+    blame: list[float]
+
+
+class Search:
+    """Looks for the smallest repair of a circuit, within some effort."""
+
+    def __init__(self, circuit: Circuit, effort: int) -> None:
+        """Keep the gates that the root depends on."""
+        self.circuit = circuit
+        self.effort = effort
+        self.order = _reachable(circuit)
+        self.once = self._read_once()
+        few = len(circuit.facts) <= _BITS and not self.once
+        self.supports = self._supports() if few else None
+
+    def run(self) -> Found:
+        """The smallest repair."""
+        start = self._state(_NONE, _NONE)
+        root = self.circuit.root
+        if start.least[root] == math.inf:
+            return Found(None, True, 0)
+        least = int(start.least[root])
+        best = self._first()
+        if best is not None and (len(best) == least or self.once):
+            return Found(best, True, len(best))
+        most = len(self.circuit.facts) if best is None else len(best) - 1
+        while least <= most:
+            found, cut = self._within(least)
+            if found is not None:
+                return Found(found, True, len(found))
+            if self.effort <= 0:
+                return Found(best, False, least)
+            if not cut:
+                return Found(None, True, 0)
+            least += 1
+        return Found(best, True, 0 if best is None else len(best))
+
+    # --- the state of the gates ---------------------------------------------------------------
+
+    def _state(self, flips: frozenset[int], kept: frozenset[int]) -> _State:
+        """The gates with facts flipped; those flipped or kept do not change any more."""
+        gates, truths = self.circuit.gates, self.circuit.truths
+        size = len(gates)
+        truth, least, blame = [False] * size, [math.inf] * size, [0.0] * size
+        self.effort -= len(self.order)
+        for number in self.order:
+            gate = gates[number]
+            if gate.fact >= 0:
+                holds = (truths[gate.fact] != (gate.fact in flips)) == gate.sign
+                truth[number] = holds
+                free = gate.fact not in flips and gate.fact not in kept
+                least[number] = 0 if holds else (1 if free else math.inf)
+                blame[number] = 1 if free else 0
+            elif gate.all:
+                truth[number] = all(truth[i] for i in gate.inputs)
+                least[number] = 0 if truth[number] else self._all(gate.inputs, least)
+                blame[number] = min((blame[i] for i in gate.inputs if not truth[i]), default=0)
+            else:
+                truth[number] = any(truth[i] for i in gate.inputs)
+                least[number] = min((least[i] for i in gate.inputs), default=math.inf)
+                blame[number] = sum(blame[i] for i in gate.inputs)
+        return _State(truth, least, blame)
+
+    def _all(self, inputs: tuple[int, ...], least: list[float]) -> float:
+        """A bound for all inputs: flips of those that share no fact add up."""
+        if self.once:
+            return sum(least[i] for i in inputs)
+        if self.supports is None:
+            return max(least[i] for i in inputs)
+        total, seen = 0.0, 0
+        for number in sorted(inputs, key=lambda i: -least[i]):
+            if not least[number]:
+                break
+            if not seen & self.supports[number]:
+                total += least[number]
+                seen |= self.supports[number]
+        return total
+
+    def _supports(self) -> list[int]:
+        """The facts under each gate, as bits."""
+        found = [0] * len(self.circuit.gates)
+        for number in self.order:
+            gate = self.circuit.gates[number]
+            found[number] = 1 << gate.fact if gate.fact >= 0 else 0
+            for i in gate.inputs:
+                found[number] |= found[i]
+        return found
+
+    def _read_once(self) -> bool:
+        """Whether no fact is read twice, so that flips in one place have no effect elsewhere."""
+        used = [0] * len(self.circuit.gates)
+        facts: set[int] = set()
+        for number in self.order:
+            gate = self.circuit.gates[number]
+            for i in gate.inputs:
+                used[i] += 1
+            if gate.fact >= 0:
+                if gate.fact in facts:
+                    return False
+                facts.add(gate.fact)
+        return max(used) <= 1
+
+    # --- a first repair -----------------------------------------------------------------------
+
+    def _first(self) -> frozenset[int] | None:
+        """A repair by costs: of all inputs the sum, of any the least; then what that broke."""
+        flips = _NONE
+        while True:
+            state = self._state(flips, _NONE)
+            if state.truth[self.circuit.root]:
+                return flips
+            chosen = self._cheapest(flips, state)
+            if chosen is None or self.effort <= 0:
+                return None
+            flips = flips | chosen
+
+    def _cheapest(self, flips: frozenset[int], state: _State) -> frozenset[int] | None:
+        """The flips that cost least, as if no fact were read twice; None if none will do."""
+        gates, price = self.circuit.gates, self.circuit.price
+        cost = [math.inf] * len(gates)
+        for number in self.order:
+            gate = gates[number]
+            if state.truth[number]:
+                cost[number] = 0
+            elif gate.fact >= 0:
+                cost[number] = math.inf if gate.fact in flips else 1 + _LITTLE * price[gate.fact]
+            elif gate.all:
+                cost[number] = sum(cost[i] for i in gate.inputs)
+            else:
+                cost[number] = min((cost[i] for i in gate.inputs), default=math.inf)
+        if cost[self.circuit.root] == math.inf:
+            return None
+        found: set[int] = set()
+        stack = [self.circuit.root]
+        while stack:
+            gate = gates[number := stack.pop()]
+            if not cost[number]:
+                continue
+            if gate.fact >= 0:
+                found.add(gate.fact)
+            elif gate.all:
+                stack.extend(gate.inputs)
+            else:
+                stack.append(min(gate.inputs, key=lambda i: cost[i]))
+        return frozenset(found)
+
+    # --- all repairs of a size ----------------------------------------------------------------
+
+    def _within(self, most: int) -> tuple[frozenset[int] | None, bool]:
+        """A repair with so many flips, and whether there may be larger ones."""
+        root = self.circuit.root
+        stack = [(_NONE, _NONE)]
+        cut = False
+        while stack and self.effort > 0:
+            flips, kept = stack.pop()
+            state = self._state(flips, kept)
+            if state.truth[root]:
+                return flips, cut
+            if state.least[root] == math.inf:
+                continue
+            if len(flips) + state.least[root] > most:
+                cut = True
+                continue
+            tried = kept
+            branches = []
+            for fact in self._blamed(state, flips, kept):
+                branches.append((flips | {fact}, tried))
+                tried = tried | {fact}
+            stack.extend(reversed(branches))
+        return None, cut
+
+    def _blamed(self, state: _State, flips: frozenset[int], kept: frozenset[int]) -> Iterable[int]:
+        """Facts that make the root false, of which every repair flips one."""
+        gates = self.circuit.gates
+        found: dict[int, None] = {}
+        stack = [self.circuit.root]
+        seen = {self.circuit.root}
+        while stack:
+            gate = gates[stack.pop()]
+            if gate.fact >= 0:
+                if gate.fact not in flips and gate.fact not in kept:
+                    found[gate.fact] = None
+                continue
+            below = list(gate.inputs)
+            if gate.all:
+                wrong = [i for i in below if not state.truth[i]]
+                below = [min(wrong, key=lambda i: state.blame[i])]
+            for i in below:
+                if i not in seen:
+                    seen.add(i)
+                    stack.append(i)
+        return sorted(found, key=lambda fact: self.circuit.price[fact])
+
+
+def _reachable(circuit: Circuit) -> list[int]:
+    """The gates that the root depends on, inputs first."""
+    seen = {circuit.root}
+    stack = [circuit.root]
+    while stack:
+        for i in circuit.gates[stack.pop()].inputs:
+            if i not in seen:
+                seen.add(i)
+                stack.append(i)
+    return sorted(seen)

@@ -1,0 +1,199 @@
+"""Predictions as a table of facts, and tables as files that are complete or not there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
+import torch
+from torch import Tensor
+
+from fotltn.analysis.atoms import Names
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.logic.signature import Signature
+from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import SparseTable
+from fotltn.syntax.theory import PredicateDecl
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+_CSV, _TSV, _PARQUET = (".csv",), (".tsv",), (".parquet", ".pq")
+
+
+def predictions(
+    tables: Tables,
+    signature: Signature,
+    names: Names,
+    predicates: Collection[str] | None = None,
+    *,
+    traces: Sequence[str] | None = None,
+) -> pa.Table:
+    """The degrees of predicates, one row a fact, with the columns of a file of facts.
+
+    A dense table gives a row for every cell inside its trace. A table of facts gives its facts,
+    since what is not stated is false; if its default is another degree, it is written out. Entities
+    that a trace lacks have no rows.
+
+    Args:
+        tables: the tables.
+        signature: the declarations of the predicates.
+        names: gives the name of an entity from its sort, the trace and its number.
+        predicates: which of them; without, all.
+        traces: the names of the traces. Without, several are numbered, and a single one has none.
+
+    Raises:
+        DataError: a predicate is unknown, or is declared static but changes over time.
+    """
+    chosen = list(signature.predicates) if predicates is None else list(predicates)
+    for name in chosen:
+        if name not in signature.predicates:
+            known = signature.predicates
+            hint = did_you_mean(name, known) or f"there are {listing(known)}"
+            raise DataError(f"unknown predicate '{name}'; {hint}")
+    if traces is None and tables.batch > 1:
+        traces = [str(i) for i in range(tables.batch)]
+    width = max((len(signature.predicates[n].sorts) for n in chosen), default=0)
+    labels = None if traces is None else pa.array(list(traces), pa.string())
+    parts = [_rows(signature.predicates[name], tables, names, labels, width) for name in chosen]
+    if not parts:
+        raise DataError("there are no predicates to write")
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
+    """Write a table as CSV, tab-separated text or Parquet, as the name of the file says.
+
+    The old file stays intact until the new one is complete.
+
+    Raises:
+        DataError: the name ends in none of these, or the file cannot be written.
+    """
+    file = Path(path)
+    write: Callable[[BinaryIO], None]
+    if file.name.lower().endswith(_PARQUET):
+
+        def write(sink: BinaryIO) -> None:
+            parquet.write_table(table, sink)
+
+    elif file.name.lower().endswith((*_CSV, *_TSV)):
+        delimiter = "\t" if file.name.lower().endswith(_TSV) else ","
+
+        def write(sink: BinaryIO) -> None:
+            csv.write_csv(table, sink, csv.WriteOptions(delimiter=delimiter))
+
+    else:
+        kinds = ", ".join((*_CSV, *_TSV, *_PARQUET))
+        raise DataError(f"cannot write {file}: the name must end in one of {kinds}")
+    _replace(file, write)
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Give a file new content at once, or leave it as it was."""
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_mask()
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".fot-", delete=False) as file:
+            try:
+                write(cast(BinaryIO, file))
+                file.flush()
+                os.fsync(file.fileno())
+                os.chmod(file.name, mode)
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"cannot write {path}: {reason}") from None
+
+
+def _mask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _rows(
+    decl: PredicateDecl,
+    tables: Tables,
+    names: Names,
+    traces: pa.Array | None,
+    width: int,
+) -> pa.Table:
+    trace, args, time, value = _cells(decl, tables)
+    columns: dict[str, pa.Array] = {
+        "predicate": pa.array([decl.name], pa.string()).take(pa.array(np.zeros_like(trace)))
+    }
+    for place in range(width):
+        if place < len(args):
+            column = _named(decl.sorts[place], trace, args[place], tables, names)
+        else:
+            column = pa.nulls(len(trace), pa.string())
+        columns[f"arg{place + 1}"] = column
+    columns["time"] = pa.nulls(len(trace), pa.int64()) if time is None else pa.array(time)
+    if traces is not None:
+        columns["trace"] = traces.take(pa.array(trace))
+    columns["truth"] = pa.array(value)
+    rows = pa.table(columns)
+    for place in range(len(args)):
+        rows = rows.filter(pc.is_valid(rows.column(f"arg{place + 1}")))
+    return rows
+
+
+def _cells(
+    decl: PredicateDecl, tables: Tables
+) -> tuple[Numbers, list[Numbers], Numbers | None, np.ndarray[Any, Any]]:
+    """Traces, arguments, times (None if static) and degrees of the rows of a predicate."""
+    table = tables.table(decl.name)
+    if isinstance(table, SparseTable) and table.default == 0:
+        index, value = table.index.long(), table.value
+    else:
+        dense = table.dense(table.value.dtype) if isinstance(table, SparseTable) else table
+        index, value = _every(dense.shape, dense.device), dense.reshape(-1)
+    if not value.is_floating_point():
+        value = value.to(torch.get_default_dtype())
+    value = value.detach()
+    steady = table.shape[-1] == 1
+    if decl.static and not steady:
+        raise DataError(
+            f"'{decl.name}' is declared static, but its table has {table.shape[-1]} time points"
+        )
+    if table.shape[0] == 1 and tables.batch > 1:
+        index, value = _repeated(index, value, 0, tables.batch)
+    if steady and not decl.static and tables.horizon > 1:
+        index, value = _repeated(index, value, -1, tables.horizon)
+    if not decl.static:
+        kept = index[-1] < tables.lengths.to(index.device)[index[0]]
+        index, value = index[:, kept], value[kept]
+    trace, *args, time = index.cpu().numpy()
+    return trace, args, None if decl.static else time, value.cpu().numpy()
+
+
+def _every(shape: Sequence[int], device: torch.device) -> Tensor:
+    """The index of every cell, with axes (dimension, cell)."""
+    ranges = [torch.arange(n, device=device) for n in shape]
+    return torch.stack([g.reshape(-1) for g in torch.meshgrid(*ranges, indexing="ij")])
+
+
+def _repeated(index: Tensor, value: Tensor, row: int, times: int) -> tuple[Tensor, Tensor]:
+    """The same cells at every place of one dimension."""
+    count = index.shape[1]
+    index = index.repeat(1, times)
+    index[row] = torch.arange(times, device=index.device).repeat_interleave(count)
+    return index, value.repeat(times)
+
+
+def _named(sort: str, trace: Numbers, numbers: Numbers, tables: Tables, names: Names) -> pa.Array:
+    """Entity numbers as names, each looked up once for each trace."""
+    size = tables.sizes[sort]
+    known = pa.array(
+        [names(sort, t, i) for t in range(tables.batch) for i in range(size)], pa.string()
+    )
+    return known.take(pa.array(trace * size + numbers))

@@ -1,0 +1,439 @@
+"""The audit: the paper's figures, counts against brute force, gradients, and every warning."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fotltn.analysis import evaluate_cells as sweeping
+from fotltn.analysis.audit import audit
+from fotltn.analysis.audit_crisp import count_cells
+from fotltn.analysis.audit_data import Kind
+from fotltn.analysis.evaluate_cells import two_valued
+from fotltn.analysis.prefix import prefix
+from fotltn.analysis.truncation import if_longer
+from fotltn.errors import DataError
+from fotltn.logic.check import check, check_formula
+from fotltn.semantics import crisp, reference
+from fotltn.semantics.config import CRISP, LOG_PRODUCT, LTN, PRODUCT, STABLE_PRODUCT
+from fotltn.semantics.interpretation import Tables
+from fotltn.syntax import formula as f
+from fotltn.syntax.load import parse_theory
+from fotltn.syntax.parse import parse_formula
+from tests.analysis.test_violations import case
+from tests.helpers import random_formula
+from tests.learn.scenes import LEARNED, carped, carped_theory, cell_weights
+
+
+@pytest.fixture(scope="module")
+def truth():
+    torch.set_default_dtype(torch.float64)
+    return carped()
+
+
+@pytest.fixture(scope="module")
+def of_truth(truth):
+    return audit(carped_theory(), truth, STABLE_PRODUCT, learned=LEARNED, labels=truth)
+
+
+def kinds(found, name):
+    return [w.kind for w in found.warnings if w.axiom == name]
+
+
+def said(found, name, kind):
+    (message,) = [w.message for w in found.warnings if w.axiom == name and w.kind is kind]
+    return message
+
+
+# --- the paper's scene -----------------------------------------------------------------------
+
+
+def test_the_figures_of_the_paper(of_truth):
+    total = of_truth.knowledge_base.kb_sat
+    assert total.labels == pytest.approx(0.93, abs=0.02)
+    assert total.value == total.labels
+    assert total.all_false == 1.0
+    assert total.all_half == pytest.approx(0.81, abs=0.005)
+    assert of_truth.axiom("A3").labels == pytest.approx(0.58, abs=0.03)
+    assert of_truth.axiom("A13").labels == pytest.approx(0.73, abs=0.05)
+    assert all(a.all_false == 1.0 for a in of_truth.axioms)
+    exact = {"A1", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "A12"}
+    assert {a.name for a in of_truth.axioms if a.labels == 1.0} == exact
+
+
+def test_nobody_can_miss_that_all_false_is_perfect(of_truth):
+    line = of_truth.knowledge_base.line
+    assert "all-false 1.000" in line
+    assert "KB-SAT does not measure how good predictions are" in line
+    first = of_truth.warnings[0]
+    assert (first.axiom, first.kind) == (None, Kind.VACUOUS)
+    assert "Predicting false for everything scores 1.000" in first.message
+    told = json.loads(json.dumps(of_truth.as_dict()))
+    assert told["knowledge_base"]["kb_sat"]["all_false"] == 1.0
+    assert told["knowledge_base"]["meaning"] == first.message
+    assert [a["axiom"] for a in told["axioms"]] == [f"A{i}" for i in range(1, 14)]
+    assert told["axioms"][0]["on_labels"]["support"] == of_truth.axiom("A1").evidence.support
+
+
+def test_satisfaction_is_the_mean_error_of_training(of_truth):
+    values = torch.tensor([a.value for a in of_truth.axioms])
+    expected = 1 - ((1 - values) ** 4).mean() ** 0.25
+    assert of_truth.knowledge_base.satisfaction.value == pytest.approx(float(expected))
+
+
+def test_the_values_are_those_of_the_reference():
+    scene, theory = carped(cars=5, horizon=12), carped_theory()
+    torch.manual_seed(1)
+    tables = {n: torch.rand(scene.predicates[n].shape) for n in LEARNED}
+    model = replace(scene, predicates={**scene.predicates, **tables})
+    found = audit(theory, model, STABLE_PRODUCT, learned=LEARNED, labels=scene, dtype=torch.float64)
+    half = {n: torch.full_like(t, 0.5) for n, t in tables.items()}
+    half_model = replace(scene, predicates={**scene.predicates, **half})
+    for axiom in theory.axioms:
+        row = found.axiom(axiom.name)
+        for value, world in ((row.value, model), (row.labels, scene), (row.all_half, half_model)):
+            expected = reference.evaluate(
+                axiom.formula, world, STABLE_PRODUCT, dtype=torch.float64
+            ).tensor[0, 0]
+            assert value == pytest.approx(float(expected), abs=1e-9)
+
+
+def test_the_warnings_of_the_scene(of_truth):
+    for name in ("A1", "A7", "A12"):
+        assert kinds(of_truth, name) == [Kind.VACUOUS]
+    message = said(of_truth, "A1", Kind.VACUOUS)
+    assert message == (
+        "A1 is fully satisfied if every learned predicate is false; a high value is no evidence"
+    )
+    assert kinds(of_truth, "A5") == []  # it has no learned predicate
+    message = said(of_truth, "A3", Kind.DILUTED)
+    assert "'exists y' is a mean" in message
+    assert "100^(-1/4) = 0.316" in message
+    late = of_truth.axiom("A13").on_labels
+    assert late is not None
+    assert late.violations == late.truncated > 0
+    assert f"{late.truncated} of {late.violations} violations" in said(
+        of_truth, "A13", Kind.TRUNCATED
+    )
+    assert f"{late.violations} violations" in said(of_truth, "A13", Kind.CONTRADICTED)
+
+
+def test_support_of_the_scene_is_counted_by_hand(truth, of_truth):
+    close = truth.predicate("Close")[0]
+    crossing = truth.predicates["Crossing"][0]
+    stop = truth.predicates["Stop"][0]
+    support = int(torch.einsum("xyt,yt->", close[:50], crossing))
+    first = of_truth.axiom("A1").evidence
+    assert (first.support, first.cells) == (support, 100 * 100 * 100)
+    assert (first.confidence, first.violations, first.holds) == (1.0, 0, True)
+    assert first.active_share == support / 10**6
+    rate = (int(stop[:, 1:].sum()) + 100) / (100 * 100)  # WX is true at the end
+    assert first.base_rate == pytest.approx(rate)
+    assert first.lift == pytest.approx(1 / rate)
+    start = of_truth.axiom("A4").evidence  # no G: the first point alone
+    assert (start.cells, start.support, start.base_rate) == (100, 50, 0.5)
+
+
+# --- counts against brute force --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_counts_are_those_of_brute_force(seed, monkeypatch):
+    text, formula, model = case(seed)
+    boolean = two_valued(model, 0.4)
+    part = prefix(formula)
+    if seed % 2:
+        monkeypatch.setattr(sweeping, "MAX_CELLS", 7)
+    found = count_cells(part, check_formula(parse_formula(text), None).signature, boolean)
+    cells = list(cell_weights(part.layers, boolean))
+
+    def true(node, cell):
+        trace, time, *place = cell
+        by = dict(zip(part.axes, place, strict=True))
+        axes, tensor = crisp.evaluate(node, boolean)
+        return bool(tensor[(trace, *(by[a] for a in axes), time)])
+
+    wrong = [cell for cell in cells if not true(part.body, cell)]
+    assert (found.cells, found.violations) == (len(cells), len(wrong))
+    assert found.holds == bool(crisp.evaluate(formula, boolean).tensor[:, 0].all())
+    if part.rule is None:
+        assert (found.support, found.confidence, found.base_rate) == (None, None, None)
+        return
+    antecedent, consequent = part.rule
+    active = [cell for cell in cells if true(antecedent, cell)]
+    assert found.support == len(active)
+    if active:
+        kept = sum(true(consequent, cell) for cell in active)
+        assert found.confidence == pytest.approx(kept / len(active))
+    axes = crisp.evaluate(consequent, boolean).axes
+    seen = {}
+    for cell in cells:
+        by = dict(zip(part.axes, cell[2:], strict=True))
+        seen[(*cell[:2], *(by[a] for a in axes))] = true(consequent, cell)
+    if seen:
+        assert found.base_rate == pytest.approx(sum(seen.values()) / len(seen))
+
+
+def propositional(text: str):
+    return check_formula(parse_formula(text)).formula
+
+
+def world(*traces: list[list[bool]]) -> Tables:
+    """Traces of p and q."""
+    lengths = [len(rows[0]) for rows in traces]
+    tables = torch.zeros(2, len(traces), max(lengths), dtype=torch.bool)
+    for trace, rows in enumerate(traces):
+        tables[:, trace, : lengths[trace]] = torch.tensor(rows)
+    return Tables({}, torch.tensor(lengths), max(lengths), {"p": tables[0], "q": tables[1]})
+
+
+def could_be(formula, rows, extra):
+    """At which points a formula is true for some way to go on by up to `extra` points."""
+    longer = [
+        [rows[0] + list(tail[:more]), rows[1] + list(tail[more:])]
+        for more in range(extra + 1)
+        for tail in itertools.product([False, True], repeat=2 * more)
+    ]
+    return crisp.evaluate(formula, world(*longer)).tensor[:, : len(rows[0])].any(0)
+
+
+READ_ONCE = (
+    "F p", "F[<=2] p", "F[1,2] p", "X p", "X[2] p", "WX p", "G p", "p U q", "p U[<=2] q",
+    "p U[1,2] q", "!(p R q)", "!(p R[<=1] q)", "!G p", "!G[<=1] p", "O p -> F q", "p S q",
+    "q -> X[2] p", "G F p", "!WX p", "p & F[<=1] q", "Y p | X q",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", READ_ONCE)
+def test_what_could_be_true_if_the_trace_went_on(text):
+    formula = propositional(text)
+    for bits in itertools.product([False, True], repeat=6):
+        rows = [list(bits[:3]), list(bits[3:])]
+        found = crisp.evaluate(if_longer(formula), world(rows)).tensor[0]
+        assert found.tolist() == could_be(formula, rows, 3).tolist(), rows
+
+
+def test_the_bound_is_never_too_low():
+    rng = random.Random(5)
+    atoms = [f.Atom("p", ()), f.Atom("q", ())]
+    for _ in range(60):
+        formula = check_formula(random_formula(rng, 4, atoms, edges=False)).formula
+        rows = [[rng.random() < 0.5 for _ in range(3)] for _ in range(2)]
+        found = crisp.evaluate(if_longer(formula), world(rows)).tensor[0]
+        assert bool((found | ~could_be(formula, rows, 2)).all())
+
+
+# --- gradients -------------------------------------------------------------------------------
+
+TEXT = """
+sort s
+predicate P(s)
+predicate Q(s)
+predicate Given(s, s)
+axiom N1: forall x. G(P(x) & Q(x) -> F Q(x))
+axiom N2: forall x, y. G(Given(x, y) & P(x) -> X Q(y))
+axiom N3: G exists x. P(x)
+axiom N4: forall x where Given(x, x). G(Given(x, x) -> P(x))
+"""
+
+
+def small(seed: int = 0, lengths=(4,), horizon: int = 4) -> Tables:
+    torch.manual_seed(seed)
+    tables = {
+        "P": torch.rand(len(lengths), 3, horizon),
+        "Q": torch.rand(len(lengths), 3, horizon),
+        "Given": (torch.rand(len(lengths), 3, 3, horizon) < 0.4).double(),
+    }
+    return Tables({"s": 3}, torch.tensor(lengths), horizon, tables)
+
+
+def test_gradients_are_split_by_occurrence():
+    theory, model = check(parse_theory(TEXT)), small()
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    left, right = (
+        {n: model.predicate(n).clone().requires_grad_() for n in ("P", "Q")} for _ in range(2)
+    )
+    p, q, late = left["P"][0], left["Q"][0], right["Q"][0]
+    soon = torch.stack([(late[:, t:] ** 4).mean(-1) ** 0.25 for t in range(4)], -1)
+    value = 1 - ((p * q * (1 - soon)) ** 4).mean() ** 0.25
+    assert found.axiom("N1").value == pytest.approx(value.item())
+    inputs = [left["P"], left["Q"], right["Q"]]
+    sums = [float(g.abs().sum()) for g in torch.autograd.grad(value, inputs)]
+    assert found.axiom("N1").gradient_antecedent == pytest.approx((sums[0] + sums[1]) / sum(sums))
+    assert found.axiom("N1").gradient_consequent == pytest.approx(sums[2] / sum(sums))
+
+
+def test_what_is_no_implication_has_no_antecedent():
+    found = audit(check(parse_theory(TEXT)), small(), STABLE_PRODUCT, learned=["P", "Q"])
+    row = found.axiom("N3")
+    assert not row.implication
+    assert (row.antecedent, row.gradient_antecedent, row.gradient_consequent) == (None,) * 3
+    assert (row.on_model.support, row.on_model.active_share, row.on_model.lift) == (None,) * 3
+    only = found.axiom("N4")
+    assert (only.gradient_antecedent, only.gradient_consequent) == (0.0, 1.0)
+
+
+def test_most_of_the_gradient_to_the_antecedent_is_told():
+    text = "sort s\npredicate P(s)\npredicate Q(s)\naxiom N: forall x. G(P(x) -> Q(x))"
+    tables = {"P": torch.full((1, 2, 3), 0.05), "Q": torch.full((1, 2, 3), 0.9)}
+    model = Tables({"s": 2}, torch.tensor([3]), 3, tables)
+    theory = check(parse_theory(text))
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    # The error is P (1 - Q): its derivatives are 0.1 and 0.05.
+    assert found.axiom("N").gradient_antecedent == pytest.approx(2 / 3)
+    assert Kind.GRADIENT not in kinds(found, "N")
+    low = replace(model, predicates={**tables, "Q": torch.zeros(1, 2, 3)})
+    found = audit(theory, low, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    assert found.axiom("N").gradient_antecedent == pytest.approx(1 / 1.05)
+    assert "95% of the gradient goes to the antecedent" in said(found, "N", Kind.GRADIENT)
+
+
+# --- warnings, one by one --------------------------------------------------------------------
+
+
+def rule(text: str, tables, horizon: int, **options):
+    theory = check(parse_theory(f"sort s\npredicate P(s)\npredicate Q(s)\naxiom N: {text}"))
+    model = Tables(
+        {"s": len(next(iter(tables.values())))},
+        torch.tensor([horizon]),
+        horizon,
+        {n: torch.tensor([t], dtype=torch.float64) for n, t in tables.items()},
+    )
+    options.setdefault("learned", ["P", "Q"])
+    return audit(theory, model, STABLE_PRODUCT, labels=model, **options)
+
+
+def test_an_antecedent_that_is_true_nowhere():
+    found = rule("forall x. G(P(x) -> Q(x))", {"P": [[0, 0]], "Q": [[1, 0]]}, 2)
+    messages = [w.message for w in found.warnings if w.axiom == "N"]
+    assert messages[0] == (
+        "N: the antecedent is true nowhere on the labels, so the axiom says nothing"
+    )
+    assert found.axiom("N").evidence.confidence is None
+
+
+def test_an_axiom_that_all_false_violates_is_not_vacuous():
+    found = rule("forall x. G(P(x) | Q(x))", {"P": [[1, 0]], "Q": [[0, 1]]}, 2)
+    assert found.warnings == ()
+    assert found.knowledge_base.telling
+    assert "only what is above that can be evidence" in found.knowledge_base.line
+    assert found.knowledge_base.kb_sat.all_false == 0.0
+
+
+def test_all_false_may_be_better_without_being_perfect():
+    found = rule(
+        "forall x. G(P(x) -> X Q(x)) & F Q(x)",
+        {"P": [[1, 1, 1]], "Q": [[0, 0, 0]]},
+        3,
+        learned=["P"],
+    )
+    assert found.axiom("N").all_false == 0.0
+    assert (
+        "N scores 0.000 if every learned predicate is false, no less than on the labels (0.000)"
+        in (said(found, "N", Kind.VACUOUS))
+    )
+
+
+def test_a_diluted_eventually():
+    tables = {"P": [[1] + [0] * 99], "Q": [[0] * 99 + [1]]}
+    found = rule("forall x. G(P(x) -> F Q(x))", tables, 100)
+    message = said(found, "N", Kind.DILUTED)
+    assert "'F' is a mean" in message
+    assert "one witness among 100 gives 100^(-1/4) = 0.316" in message
+    near = rule("forall x. G(P(x) -> F Q(x))", {"P": [[1, 1, 1]], "Q": [[1, 1, 1]]}, 3)
+    assert Kind.DILUTED not in kinds(near, "N")
+
+
+def test_means_alone_dilute():
+    theory, model = check(parse_theory(TEXT)), small()
+    for semantics in (PRODUCT, LOG_PRODUCT, CRISP, STABLE_PRODUCT.with_p(math.inf)):
+        found = audit(theory, model, semantics, learned=["P", "Q"], threshold=0.8)
+        assert all(w.kind is not Kind.DILUTED for w in found.warnings)
+
+
+def test_violations_at_the_end_and_elsewhere_are_told_apart():
+    tables = {"P": [[1, 0, 0, 0, 1]], "Q": [[0, 0, 0, 0, 0]]}
+    found = rule("forall x. G(P(x) -> X[2] Q(x))", tables, 5).axiom("N").evidence
+    assert (found.violations, found.truncated) == (2, 1)
+    found = rule("forall x. G(P(x) -> F[<=2] Q(x))", tables, 5)
+    assert said(found, "N", Kind.TRUNCATED) == (
+        "N: 1 of 2 violations on the labels is due to the end of the trace: "
+        "a later witness could still come"
+    )
+    assert said(found, "N", Kind.CONTRADICTED) == (
+        "N is contradicted by the labels: 2 violations at 2 bindings and times "
+        "where its antecedent is true"
+    )
+
+
+# --- other semantics, traces, errors ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("semantics", [STABLE_PRODUCT, LTN, PRODUCT, LOG_PRODUCT, CRISP])
+def test_several_traces_under_any_semantics(semantics):
+    theory, model = check(parse_theory(TEXT)), small(2, lengths=(4, 2))
+    found = audit(theory, model, semantics, learned=["P", "Q"], dtype=torch.float64)
+    crisp_model = two_valued(model, 0.5)
+    for axiom in theory.axioms:
+        if semantics.boolean:
+            each = crisp.evaluate(axiom.formula, crisp_model).tensor[:, 0].double()
+            expected = float(each.min())
+        else:
+            value = reference.evaluate(axiom.formula, model, semantics, dtype=torch.float64)
+            each = value.tensor[:, 0].exp() if semantics.log_space else value.tensor[:, 0]
+            folded = semantics in (PRODUCT, LOG_PRODUCT)
+            expected = float(each.prod() if folded else 1 - ((1 - each) ** 4).mean() ** 0.25)
+        assert found.axiom(axiom.name).value == pytest.approx(expected, abs=1e-9)
+    assert found.axiom("N1").on_model.cells == 3 * 4 + 3 * 2
+    assert found.axiom("N1").on_labels is None
+    assert found.knowledge_base.kb_sat.labels is None
+
+
+def test_a_mean_antecedent_counts_each_cell_once():
+    theory, model = check(parse_theory(TEXT)), small(2, lengths=(4, 2))
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    degree = model.predicates["P"] * model.predicates["Q"]  # type: ignore[operator]
+    inside = torch.cat([degree[0].flatten(), degree[1, :, :2].flatten()])
+    assert found.axiom("N1").antecedent == pytest.approx(float(inside.mean()))
+
+
+def test_parts_give_the_same_as_the_whole(monkeypatch):
+    scene, theory = carped(cars=6, horizon=15), carped_theory()
+    whole = audit(theory, scene, STABLE_PRODUCT, learned=LEARNED, labels=scene)
+    monkeypatch.setattr(sweeping, "MAX_CELLS", 400)
+    parts = audit(theory, scene, STABLE_PRODUCT, learned=LEARNED, labels=scene)
+    assert parts.warnings == whole.warnings
+    for mine, theirs in zip(parts.axioms, whole.axioms, strict=True):
+        assert mine.on_labels == theirs.on_labels
+        assert mine.antecedent == pytest.approx(theirs.antecedent)
+
+
+def test_dense_and_sparse_tables_give_the_same():
+    scene, theory = carped(cars=6, horizon=15), carped_theory()
+    dense = replace(scene, predicates={**scene.predicates, "Close": scene.predicate("Close")})
+    mine, theirs = (
+        audit(theory, model, STABLE_PRODUCT, learned=LEARNED, dtype=torch.float64)
+        for model in (scene, dense)
+    )
+    for a, b in zip(mine.axioms, theirs.axioms, strict=True):
+        assert (a.value, a.all_half) == pytest.approx((b.value, b.all_half))
+        assert a.on_model == b.on_model
+
+
+def test_what_cannot_be_audited():
+    theory, model = check(parse_theory(TEXT)), small()
+    with pytest.raises(DataError, match="no axiom 'N9'; there are 'N1', 'N2'"):
+        audit(theory, model, STABLE_PRODUCT, learned=["P"]).axiom("N9")
+    with pytest.raises(DataError, match="learned predicate 'Gven' is not declared; did you mean"):
+        audit(theory, model, STABLE_PRODUCT, learned=["Gven"])
+    with pytest.raises(DataError, match="threshold lies above 0"):
+        audit(theory, model, STABLE_PRODUCT, learned=["P"], threshold=0)
+    less = replace(model, predicates={"P": model.predicates["P"]})
+    with pytest.raises(DataError, match="no table is given for the predicate"):
+        audit(theory, less, STABLE_PRODUCT, learned=["P"])

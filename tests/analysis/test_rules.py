@@ -1,0 +1,341 @@
+"""Rules counted on data: against loops in plain Python, and their intervals."""
+
+import itertools
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from fotltn import DataError, check, parse_theory
+from fotltn.analysis.bootstrap import Draws, estimate, ratio
+from fotltn.analysis.rules import rules
+from fotltn.analysis.truncation import reach
+from fotltn.logic.check import check_formula
+from fotltn.semantics.config import GODEL, STABLE_PRODUCT
+from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import sparse_table
+from fotltn.syntax.parse import parse_formula
+
+THEORY = check(
+    parse_theory(
+        """
+        sort car, ped
+        relation pairs(car, ped)
+        predicate Stop(car), Cross(ped), Close(car, ped), Rain
+        static predicate Known(ped)
+        axiom A1: forall x, y where Known(y). G(Cross(y) & Close(x, y) -> WX Stop(x))
+        axiom A2: forall y where Known(y). G(Cross(y) -> F[<=2] !Cross(y))
+        axiom A3: forall x. G(Rain -> F Stop(x))
+        axiom A4: forall x. Stop(x)
+        axiom A5: G(Rain -> exists y where Known(y). Cross(y))
+        axiom A6: forall (x, y) in pairs. G(Close(x, y) -> Stop(x))
+        axiom A7: forall y where Known(y) & Rain. Cross(y) -> Rain
+        """,
+        source="rules.fot",
+    )
+)
+CARS, PEDS, HORIZON = 2, 3, 6
+LENGTHS = [6, 4, 1, 5]
+PAIRS = [(0, 0), (1, 2), (0, 2)]
+
+
+class Scene:
+    """Random facts, and pedestrians that come and go."""
+
+    def __init__(self, seed: int = 0, *, graded: bool = False) -> None:
+        rng = random.Random(seed)
+        batch = len(LENGTHS)
+
+        def table(*shape):
+            cells = itertools.product(*map(range, (batch, *shape)))
+            return {c: (rng.random() if graded else float(rng.random() < 0.5)) for c in cells}
+
+        self.stop, self.cross = table(CARS, HORIZON), table(PEDS, HORIZON)
+        self.close, self.rain = table(CARS, PEDS, HORIZON), table(HORIZON)
+        self.known = {(b, y): float(rng.random() < 0.8) for b in range(batch) for y in range(PEDS)}
+        self.here = {
+            (b, y, t): bool(self.known[b, y]) and rng.random() < 0.7
+            for b, y, t in itertools.product(range(batch), range(PEDS), range(HORIZON))
+        }
+
+    def model(self) -> Tables:
+        def tensor(cells, *shape):
+            return torch.tensor([*cells.values()], dtype=torch.float64).reshape(*shape)
+
+        batch = len(LENGTHS)
+        close = tensor(self.close, batch, CARS, PEDS, HORIZON)
+        return Tables(
+            {"car": CARS, "ped": PEDS}, torch.tensor(LENGTHS), HORIZON,
+            {
+                "Stop": tensor(self.stop, batch, CARS, HORIZON),
+                "Cross": tensor(self.cross, batch, PEDS, HORIZON),
+                "Close": sparse_table(close.nonzero().T, close[close > 0], close.shape),
+                "Rain": tensor(self.rain, batch, HORIZON),
+                "Known": tensor(self.known, batch, PEDS, 1),
+            },
+            relations={"pairs": torch.tensor(PAIRS)},
+        )  # fmt: skip
+
+    def present(self):
+        cells = torch.tensor([*self.here.values()]).reshape(len(LENGTHS), PEDS, HORIZON)
+        return {"ped": cells}
+
+
+def counted(scene, names=None, **options):
+    given = [a for a in THEORY.axioms if names is None or a.name in names]
+    found = rules(given, THEORY.signature, scene.model(), **{"resamples": 0, **options})
+    return {rule.name: rule for rule in found}
+
+
+def sums(cells):
+    """Support, held, from pairs of antecedent and consequent."""
+    cells = list(cells)
+    return sum(a for a, _ in cells), sum(min(a, b) for a, b in cells)
+
+
+def share(values):
+    values = list(values)
+    return sum(values) / len(values) if values else None
+
+
+def times(ahead=0):
+    return [(b, t) for b, length in enumerate(LENGTHS) for t in range(length) if t + ahead < length]
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("presence", [False, True])
+def test_two_kinds_of_entities_and_a_weak_next(seed, presence):
+    scene = Scene(seed)
+    here = scene.here if presence else dict.fromkeys(scene.here, True)
+
+    def stops(b, x, t):
+        return scene.stop[b, x, t + 1] if t + 1 < LENGTHS[b] else 1.0
+
+    found = counted(scene, ["A1"], present=scene.present() if presence else None)["A1"]
+    for strength, ahead in ((found.whole, 0), (found.uncut, 1)):
+        cells = [
+            (b, x, y, t)
+            for b, t in times(ahead)
+            for x in range(CARS)
+            for y in range(PEDS)
+            if scene.known[b, y] and here[b, y, t]
+        ]
+        support, held = sums(
+            (scene.cross[b, y, t] * scene.close[b, x, y, t], stops(b, x, t)) for b, x, y, t in cells
+        )
+        base = share(stops(b, x, t) for b, t in times(ahead) for x in range(CARS))
+        assert strength.support == support
+        assert strength.confidence.value == pytest.approx(held / support)
+        assert strength.base_rate.value == pytest.approx(base)  # cars alone: whoever is there
+        assert strength.lift.value == pytest.approx(held / support / base)
+    assert found.cut == found.whole.support - found.uncut.support
+    active = {b for b, x, y, t in itertools.product(range(4), range(CARS), range(PEDS), range(6))
+              if t < LENGTHS[b] and scene.known[b, y] and here[b, y, t]
+              and scene.cross[b, y, t] * scene.close[b, x, y, t]}  # fmt: skip
+    assert found.whole.traces == len(active)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_kind_whose_base_rate_is_where_it_is_present(seed):
+    scene = Scene(seed)
+
+    def ends(b, y, t):
+        seen = range(t, min(t + 3, LENGTHS[b]))
+        return max(1 - scene.cross[b, y, s] for s in seen)
+
+    found = counted(scene, ["A2"], present=scene.present())["A2"]
+    for strength, ahead in ((found.whole, 0), (found.uncut, 2)):
+        cells = [(b, y, t) for b, t in times(ahead) for y in range(PEDS) if scene.here[b, y, t]]
+        support, held = sums((scene.cross[c], ends(*c)) for c in cells)
+        assert strength.support == support
+        assert strength.confidence.value == pytest.approx(held / support)
+        assert strength.base_rate.value == pytest.approx(share(ends(*c) for c in cells))
+
+
+def test_a_consequent_that_looks_to_the_end_has_no_cells_without_it():
+    found = counted(Scene(1), ["A3", "A5"])
+    assert found["A3"].uncut is None
+    assert found["A3"].cut is None
+    assert found["A5"].uncut is not None
+    assert found["A5"].cut == 0
+
+
+def test_rules_without_an_antecedent_have_the_share_of_cells():
+    scene = Scene(2)
+    found = counted(scene, ["A4"])["A4"]
+    stops = [scene.stop[b, x, 0] for b in range(4) for x in range(CARS)]
+    assert (found.implication, found.whole.support) == (False, len(stops))
+    assert found.whole.confidence.value == pytest.approx(share(stops))
+    assert found.whole.base_rate.value is None
+    assert found.whole.lift.value is None
+
+
+def test_pairs_of_a_relation():
+    scene = Scene(3)
+    found = counted(scene, ["A6"], present=scene.present())["A6"].whole
+    cells = [(b, x, y, t) for b, t in times() for x, y in PAIRS if scene.here[b, y, t]]
+    support, held = sums((scene.close[b, x, y, t], scene.stop[b, x, t]) for b, x, y, t in cells)
+    assert (found.support, found.confidence.value) == (support, pytest.approx(held / support))
+
+
+def test_guards_that_speak_of_nothing_else_hold_for_the_base_rate_too():
+    scene = Scene(4)
+    found = counted(scene, ["A7"])["A7"].whole
+    rainy = [b for b in range(4) if scene.rain[b, 0]]
+    support = sum(scene.cross[b, y, 0] for b in rainy for y in range(PEDS) if scene.known[b, y])
+    assert (found.support, found.confidence.value) == (support, 1.0)
+    assert found.base_rate.value == 1.0  # Rain, where it rains
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_degrees_are_summed(seed):
+    scene = Scene(seed, graded=True)
+    scene.known = {key: float(value > 0) for key, value in scene.known.items()}
+    found = counted(scene, ["A1"], present=scene.present(), semantics=GODEL)["A1"].whole
+
+    def stops(b, x, t):
+        return scene.stop[b, x, t + 1] if t + 1 < LENGTHS[b] else 1.0
+
+    cells = [(b, x, y, t) for b, t in times() for x in range(CARS) for y in range(PEDS)
+             if scene.here[b, y, t]]  # fmt: skip
+    support, held = sums(
+        (min(scene.cross[b, y, t], scene.close[b, x, y, t]), stops(b, x, t)) for b, x, y, t in cells
+    )
+    assert found.support == pytest.approx(support)
+    assert found.confidence.value == pytest.approx(held / support)
+    base = share(stops(b, x, t) for b, t in times() for x in range(CARS))
+    assert found.base_rate.value == pytest.approx(base)
+    product = counted(scene, ["A1"], present=scene.present(), semantics=STABLE_PRODUCT)["A1"].whole
+    wanted = sum(scene.cross[b, y, t] * scene.close[b, x, y, t] for b, x, y, t in cells)
+    assert product.support == pytest.approx(wanted)
+
+
+def test_degrees_of_crisp_facts_are_counts():
+    scene = Scene(5)
+    given = {"present": scene.present(), "resamples": 50}
+    crisp, graded = counted(scene, **given), counted(scene, semantics=GODEL, **given)
+    for name, rule in crisp.items():
+        assert _flat(graded[name].as_dict()) == pytest.approx(_flat(rule.as_dict()), nan_ok=True)
+
+
+def _flat(value):
+    if isinstance(value, dict):
+        return [one for inner in value.values() for one in _flat(inner)]
+    return [] if isinstance(value, str) else [math.nan if value is None else float(value)]
+
+
+def test_a_threshold_makes_degrees_true():
+    scene = Scene(6, graded=True)
+    low, high = (counted(scene, ["A2"], threshold=t)["A2"].whole.support for t in (0.2, 0.8))
+    cells = [(b, y, t) for b, t in times() for y in range(PEDS) if scene.known[b, y] >= 0.5]
+    assert low > high
+    assert high == sum(scene.cross[c] >= 0.8 for c in cells)
+
+
+def test_some_traces():
+    scene = Scene(7)
+    whole = counted(scene, ["A1"])["A1"].whole
+    parts = [counted(scene, ["A1"], traces=traces)["A1"].whole for traces in ([0, 2], [3, 1])]
+    assert whole.support == sum(part.support for part in parts)
+    assert whole.traces == sum(part.traces for part in parts)
+
+
+def test_many_entities_are_counted_a_part_at_a_time(monkeypatch):
+    scene = Scene(8)
+    whole = counted(scene, present=scene.present())
+    monkeypatch.setattr("fotltn.analysis.evaluate_cells.MAX_CELLS", 1)
+    assert counted(scene, present=scene.present()) == whole
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 0}, "a threshold lies above 0"),
+        ({"traces": []}, "some of the traces 0 to 3"),
+        ({"traces": [4]}, "some of the traces 0 to 3"),
+        ({"resamples": -1}, "resamples are a whole number"),
+        ({"seed": -1}, "a seed is a whole number"),
+    ],
+)
+def test_what_makes_no_sense(options, message):
+    with pytest.raises(DataError, match=message):
+        counted(Scene(), **options)
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+
+def test_intervals_are_quantiles_over_traces_drawn_anew():
+    """The same draws by hand: confidence and lift of each draw, and their quantiles."""
+    scene = Scene(9)
+    found = counted(scene, ["A1"], resamples=400, seed=5)["A1"].whole
+    parts = [counted(scene, ["A1"], traces=[b])["A1"].whole for b in range(4)]
+    picked = np.random.default_rng(5).integers(4, size=(400, 4))
+    confidences = []
+    for draw in picked:
+        support = sum(parts[b].support for b in draw)
+        held = sum(parts[b].support * (parts[b].confidence.value or 0.0) for b in draw)
+        confidences.append(held / support)
+    low, high = np.quantile(confidences, [0.025, 0.975])
+    assert (found.confidence.low, found.confidence.high) == pytest.approx((low, high))
+    assert found.confidence.low < found.confidence.value < found.confidence.high
+    assert found.lift.low is not None
+    again = counted(scene, ["A1"], resamples=400, seed=5)["A1"].whole
+    assert again == found
+    assert counted(scene, ["A1"], resamples=400, seed=6)["A1"].whole != found
+
+
+def test_draws_are_whole_traces():
+    counts = np.arange(5.0)[:, None] ** np.array([[0, 1]])  # how many, and the sum of numbers
+    drawn = Draws(5, 1000, 0).sums(counts)
+    assert drawn.shape == (1000, 2)
+    assert (drawn[:, 0] == 5).all()
+    assert drawn[:, 1].mean() == pytest.approx(10, abs=0.5)
+    assert drawn[:, 1].std() == pytest.approx(math.sqrt(5 * 2), abs=0.3)
+
+
+def test_many_traces_are_drawn_in_parts(monkeypatch):
+    counts = np.ones((50, 1))
+    monkeypatch.setattr("fotltn.analysis.bootstrap._AT_ONCE", 120)
+    assert Draws(50, 7, 0).sums(counts).tolist() == [[50.0]] * 7
+
+
+def test_one_trace_has_no_interval_and_nothing_has_no_value():
+    scene = Scene(10)
+    found = counted(scene, ["A1"], traces=[0], resamples=100)["A1"].whole
+    assert found.confidence.low is None
+    assert estimate(np.float64("nan"), np.ones(3)).value is None
+    rare = np.where(np.arange(100) < 20, np.nan, 0.5)  # a fifth of the draws has no support
+    assert estimate(np.float64(0.5), rare).low is None
+    assert ratio(np.array([1.0, 0.0]), np.array([2.0, 0.0])).tolist() == pytest.approx(
+        [0.5, math.nan], nan_ok=True
+    )
+
+
+# --- how far formulas look ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("rain", 0),
+        ("WX rain", 1),
+        ("X[3] rain & F[<=5] rain", 5),
+        ("F[2,4] X rain", 5),
+        ("G rain", None),
+        ("rain U[<=3] WX rain", 4),
+        ("rain R rain", None),
+        ("O rain & Y rain", 0),
+        ("O F[<=2] rain", 2),
+        ("forall x. X B(x)", 1),
+        ("last", None),
+        ("first", 0),
+    ],
+)
+def test_how_far_ahead_a_formula_looks(text, wanted):
+    assert reach(check_formula(parse_formula(text)).formula) == wanted
