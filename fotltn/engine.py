@@ -28,6 +28,7 @@ from fotltn.plan.state import Run
 from fotltn.semantics.config import PMean, Semantics
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.tree import postorder
 
 
@@ -280,18 +281,15 @@ def sizes_of(tables: Tables, dtype: torch.dtype) -> Sizes:
     )
 
 
-def as_given(signature: Signature, tables: Tables) -> Signature:
-    """A signature in which what is static is what the tables of a model say."""
-    predicates = {
-        name: replace(decl, static=tables.predicates[name].shape[-1] == 1 < tables.horizon)
-        if name in tables.predicates
-        else decl
-        for name, decl in signature.predicates.items()
-    }
-    functions = {
-        name: replace(decl, static=tables.functions[name].shape[-1] == 1 < tables.horizon)
-        if name in tables.functions
-        else decl
-        for name, decl in signature.functions.items()
-    }
-    return replace(signature, predicates=predicates, functions=functions)
+def as_given(formulas: Mapping[str, c.Formula], tables: Tables) -> Signature:
+    """Which symbols of formulas are static, as tables say."""
+    signature = Signature()
+    for node in postorder(*formulas.values()):
+        match node:
+            case c.Atom(name):
+                fixed = tables.table(name).shape[-1] == 1 < tables.horizon
+                signature.predicates[name] = PredicateDecl(name, static=fixed)
+            case c.Apply(name):
+                fixed = tables.function(name).shape[-1] == 1 < tables.horizon
+                signature.functions[name] = FunctionDecl(name, (), "", static=fixed)
+    return signature

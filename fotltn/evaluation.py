@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fotltn.engine import Program, compile_formulas, within_rounding
+from fotltn.engine import Program, as_given, compile_formulas, within_rounding
 from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check, check_formula
@@ -28,7 +28,6 @@ from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
 from fotltn.tree import postorder
 
 Time = int | Literal["all"]
-Statics = tuple[tuple[str, bool], ...]
 
 
 def evaluate(
@@ -185,8 +184,7 @@ def _planned(
     at: int | None,
     budget: int,
 ) -> dict[str, Value]:
-    static = _static(formulas, tables)
-    program = _program(tuple(formulas.items()), static, semantics, at)
+    program = compile_for(formulas, tables, semantics, at)
     try:
         prepared = program.ready(tables, dtype=dtype, budget=budget)
     except LimitError:
@@ -199,30 +197,26 @@ def _planned(
     return prepared(tables)
 
 
-def _static(formulas: Mapping[str, c.Formula], tables: Tables) -> tuple[Statics, Statics]:
-    """Which tables of predicates and functions in formulas change over time, and which do not."""
-    predicates: dict[str, bool] = {}
-    functions: dict[str, bool] = {}
-    for node in postorder(*formulas.values()):
-        match node:
-            case c.Atom(name):
-                predicates[name] = tables.table(name).shape[-1] == 1 < tables.horizon
-            case c.Apply(name):
-                functions[name] = tables.function(name).shape[-1] == 1 < tables.horizon
-    return tuple(predicates.items()), tuple(functions.items())
+def compile_for(
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, at: int | None
+) -> Program:
+    """Formulas compiled for tables; programs are kept, and serve other tables of the same kind."""
+    signature = as_given(formulas, tables)
+    static = (tuple(signature.predicates.values()), tuple(signature.functions.values()))
+    return _program(tuple(formulas.items()), static, semantics, at)
 
 
 @lru_cache(maxsize=64)
 def _program(
     formulas: tuple[tuple[str, c.Formula], ...],
-    static: tuple[Statics, Statics],
+    static: tuple[tuple[PredicateDecl, ...], tuple[FunctionDecl, ...]],
     semantics: Semantics,
     at: int | None,
 ) -> Program:
     predicates, functions = static
     signature = Signature(
-        predicates={name: PredicateDecl(name, static=fixed) for name, fixed in predicates},
-        functions={name: FunctionDecl(name, (), "", static=fixed) for name, fixed in functions},
+        predicates={decl.name: decl for decl in predicates},
+        functions={decl.name: decl for decl in functions},
     )
     return compile_formulas(dict(formulas), signature, semantics, at=at)
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.atoms import Names
 from fotltn.analysis.evaluate_cells import evaluate_parts, two_valued
 from fotltn.errors import BuildError, DataError
 from fotltn.evaluation import Time, present
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
-from fotltn.logic.signature import Signature
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.interpretation import Names, Tables, Value
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.notebook import bar, number, strip, table, text
 from fotltn.syntax.parse import parse_formula
@@ -39,8 +37,7 @@ class Answer:
             NaN, or false under the crisp semantics.
         times: the points that the axis of time stands for.
         lengths: the number of points of each trace.
-        names: gives the name of an entity, for notebooks; without it, they are numbered.
-        traces: the names of traces, likewise.
+        names: of traces and entities.
     """
 
     text: str
@@ -48,72 +45,69 @@ class Answer:
     tensor: Tensor
     times: tuple[int, ...]
     lengths: tuple[int, ...]
-    names: Names | None = field(default=None, compare=False, repr=False)
-    traces: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    names: Names = field(default_factory=Names, compare=False, repr=False)
 
     def _repr_html_(self) -> str:
         return answer_html(self)
 
-    def rows(
-        self, names: Names, traces: Sequence[str] | None = None
-    ) -> Iterator[dict[str, object]]:
+    def rows(self) -> Iterator[dict[str, object]]:
         """One row for each trace, binding and time: variables, `trace`, `time`, `value`.
 
         Bindings to entities that a trace lacks are left out.
-
-        Args:
-            names: gives the name of an entity from its sort, the trace and its number.
-            traces: the names of traces; without, they are numbered.
         """
-        sizes = self.tensor.shape[1:-1]
+        variables = [a.name for a in self.axes]
+        for row in self.bindings():
+            for time, value in zip(self.times, row.values, strict=False):
+                bound = dict(zip(variables, row.names, strict=True))
+                yield {**bound, "trace": row.trace, "time": time, "value": value}
+
+    def bindings(self) -> Iterator[Binding]:
+        """Entities by name, with their values over time; without those that a trace lacks."""
         for trace, length in enumerate(self.lengths):
-            label = trace if traces is None else traces[trace]
-            here = [t for t in self.times if t < length]
-            for place in itertools.product(*(range(n) for n in sizes)):
-                bound = {
-                    a.name: names(str(a.sort), trace, i)
+            here = sum(t < length for t in self.times)
+            for place in itertools.product(*(range(n) for n in self.tensor.shape[1:-1])):
+                named = [
+                    self.names.entity(str(a.sort), trace, i)
                     for a, i in zip(self.axes, place, strict=True)
-                }
-                if None in bound.values():
-                    continue
-                values = self.tensor[(trace, *place)].tolist()
-                for time, value in zip(here, values, strict=False):
-                    yield {**bound, "trace": label, "time": time, "value": value}
+                ]
+                if here and None not in named:
+                    values = self.tensor[(trace, *place)][:here].tolist()
+                    yield Binding(self.names.trace(trace), list(map(str, named)), values)
+
+
+class Binding(NamedTuple):
+    """The names of a trace and of entities, and the values of a formula there."""
+
+    trace: str
+    names: list[str]
+    values: list[float]
 
 
 def ask(
     formula: str | Formula,
-    signature: Signature,
     tables: Tables,
     semantics: Semantics,
     *,
     at: Time = 0,
-    dtype: torch.dtype = torch.float32,
     threshold: float = 0.5,
-    names: Names | None = None,
-    traces: tuple[str, ...] = (),
 ) -> Answer:
     """The value of a formula, for each binding of its free variables.
 
     Args:
         formula: the formula or its text.
-        signature: the symbols that it may use.
         tables: the tables.
         semantics: what gives it its value.
         at: a time point, or "all".
-        dtype: the precision of values.
         threshold: for the crisp semantics, the degree from which on a fact is true.
-        names: gives the name of an entity, for notebooks.
-        traces: the names of traces, likewise.
 
     Raises:
-        CheckError: the formula does not fit the signature.
+        CheckError: the formula does not fit the signature of the tables.
         DataError: the time point does not exist, or a table is missing.
     """
     parsed = parse_formula(formula) if isinstance(formula, str) else formula
     if not isinstance(parsed, Formula):
         raise BuildError(f"expected a formula or its text, not {parsed!r}")
-    checked = check_formula(parsed, signature)
+    checked = check_formula(parsed, tables.signature)
     if at != "all" and (isinstance(at, bool) or not 0 <= at < tables.horizon):
         raise DataError(
             f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
@@ -123,7 +117,7 @@ def ask(
     point = None if at == "all" else at
     with torch.no_grad():
         ((axes, tensor),) = evaluate_parts(
-            {"formula": checked.formula}, signature, tables, semantics, dtype=dtype, at=point
+            {"formula": checked.formula}, tables, semantics, at=point
         ).values()
     value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], tables.horizon))
     shown = present(value, checked.free, tables, at=at, batched=True)
@@ -131,7 +125,7 @@ def ask(
         shown = shown.unsqueeze(-1)
     times = tuple(range(tables.horizon)) if point is None else (point,)
     lengths = tuple(tables.lengths.tolist())
-    return Answer(str(parsed), checked.free, shown, times, lengths, names, traces)
+    return Answer(str(parsed), checked.free, shown, times, lengths, tables.names)
 
 
 def answer_html(answer: Answer) -> str:
@@ -140,35 +134,16 @@ def answer_html(answer: Answer) -> str:
     variables = [a.name for a in answer.axes]
     heads = [*(["trace"] if several else []), *variables]
     heads += ["over time", "lowest", "highest"] if over_time else ["value"]
-    named = answer.names or (lambda sort, _, number: f"{sort}#{number}")
     rows: list[list[object]] = []
-    for row in itertools.islice(_bindings(answer, named), _SHOWN):
-        said = ", ".join(f"{n} = {name}" for n, name in zip(heads, row.names, strict=False))
+    for row in itertools.islice(answer.bindings(), _SHOWN):
+        said = ", ".join(f"{n} = {name}" for n, name in zip(variables, row.names, strict=True))
         low, high = min(row.values), max(row.values)
         degrees: list[object] = [bar(row.values[0])]
         if over_time:
             said = f"{said}: from {low:.3f} to {high:.3f}"
             degrees = [strip(row.values, said=said), number(low), number(high)]
-        rows.append([*row.names, *degrees])
+        rows.append([*([row.trace] if several else []), *row.names, *degrees])
     total = math.prod(answer.tensor.shape[:-1])
     rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
     shown = parse_formula(answer.text)._repr_latex_()
     return table(heads, rows, left=["trace", *variables, "over time"], caption=shown) + text(rest)
-
-
-class _Row(NamedTuple):
-    names: list[str]
-    values: list[float]
-
-
-def _bindings(answer: Answer, named: Names) -> Iterator[_Row]:
-    """The trace, if there are several, and entities by name, with their values over time."""
-    for trace, length in enumerate(answer.lengths):
-        label = [answer.traces[trace] if answer.traces else str(trace)]
-        here = sum(t < length for t in answer.times)
-        for place in itertools.product(*(range(n) for n in answer.tensor.shape[1:-1])):
-            names = [named(str(a.sort), trace, i) for a, i in zip(answer.axes, place, strict=True)]
-            if None in names or not here:
-                continue
-            values = answer.tensor[(trace, *place)][:here].double().tolist()
-            yield _Row([*(label if len(answer.lengths) > 1 else []), *map(str, names)], values)

@@ -1,22 +1,19 @@
-"""Names and atoms at one binding and time: what people read of a violation."""
+"""The atoms of a body at one cell: what people read of a violation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
 from fotltn.algebra.expr import free_axes
+from fotltn.analysis.cells import Cell, Cells
+from fotltn.analysis.explain.ground import view
 from fotltn.logic import core as c
-from fotltn.logic.signature import Signature
+from fotltn.logic.span import HERE, inside
 from fotltn.semantics.interpretation import Tables
-from fotltn.semantics.reference import evaluate_term
-from fotltn.semantics.sparse import SparseTable
-from fotltn.tree import postorder
-
-#: The name of an entity, from its sort, the trace and its number; None if the trace lacks it.
-Names = Callable[[str, int, int], str | None]
+from fotltn.tree import children, postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,108 +29,47 @@ class AtomValue:
         return {"atom": self.text, "time": self.time, "value": self.value}
 
 
-def called(names: Names, sort: str, trace: int, number: int) -> str:
-    """The name of an entity, or its sort and number where it has none."""
-    found = names(sort, trace, number)
-    return f"{sort}#{number}" if found is None else found
-
-
-def binding(
-    axes: Sequence[c.Axis],
-    place: Sequence[int],
-    trace: int,
-    signature: Signature,
-    tables: Tables,
-    names: Names,
-) -> dict[str, str]:
-    """The names of entities by variable; a tuple of a relation binds several variables."""
-    found = {}
-    for axis, number in zip(axes, place, strict=True):
-        if axis.relation is None:
-            found[axis.name] = called(names, str(axis.sort), trace, number)
-            continue
-        entities = tables.relation(axis.relation)[number].tolist()
-        sorts = signature.relations[axis.relation].sorts
-        for variable, sort, entity in zip(axis.name.split(","), sorts, entities, strict=True):
-            found[variable] = called(names, sort, trace, entity)
-    return found
-
-
-def atom_values(
-    body: c.Formula,
-    axes: Sequence[c.Axis],
-    place: Sequence[int],
-    signature: Signature,
-    tables: Tables,
-    names: Names,
-) -> tuple[AtomValue, ...]:
-    """The degrees of the atoms of a formula at a cell, in the order in which they are written.
+def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValue, ...]:
+    """The degrees of the atoms of a body at a cell, in the order in which they are written.
 
     An atom under X or Y is read that many steps away. One under F, G, U and their like is read at
     the cell's own time. Atoms of variables that are bound inside are left out.
 
     Args:
-        body: the formula.
-        axes: those that the cell is a binding of.
-        place: the cell: trace, time, and a number for each axis.
-        signature: what the formula uses.
-        tables: the tables.
-        names: gives the name of an entity.
+        cells: of the formula.
+        cell: where.
+        crisp: in two-valued logic, as 1 and 0.
     """
-    trace, time, *numbers = place
-    cuts = {a: (n, n + 1) for a, n in zip(axes, numbers, strict=True)}
-    seen = replace(tables, cuts=cuts)
-    found = []
-    for atom, steps in dict.fromkeys(_atoms(body)):
-        when = time + steps
-        if free_axes(atom) <= set(axes) and 0 <= when < int(tables.lengths[trace]):
-            found.append(_value(atom, trace, when, signature, seen, names))
-    return tuple(found)
+    seen = view(cells, cell)
+    atoms = []
+    for atom, steps in dict.fromkeys(_atoms(cells.body)):
+        time = cell.time + steps
+        if not free_axes(atom) <= set(cells.axes) or not 0 <= time < cells.tables.length(
+            cell.trace
+        ):
+            continue
+        fact = seen.fact(atom, {}, time)
+        place = torch.tensor(fact.place, device=cells.tables.lengths.device)
+        degree = float(seen.degrees(fact.predicate, place))
+        value = float(degree >= cells.threshold) if crisp else degree
+        atoms.append(
+            AtomValue(seen.name(fact)[0], time if _moves(atom, cells.tables) else None, value)
+        )
+    return tuple(atoms)
 
 
 def _atoms(body: c.Formula) -> Iterator[tuple[c.Atom, int]]:
-    """Atoms, each with its number of steps away."""
+    """Atoms outside guards, each with its number of steps away."""
     stack: list[tuple[c.Formula, int]] = [(body, 0)]
     while stack:
         node, steps = stack.pop()
-        match node:
-            case c.Atom():
-                yield node, steps
-            case c.Shift(arg, far, past):
-                stack.append((arg, steps - far if past else steps + far))
-            case c.Not(arg) | c.Aggregate(_, arg) | c.Quantifier(_, _, _, arg):
-                stack.append((arg, steps))
-            case c.And(a, b) | c.Or(a, b) | c.Implies(a, b) | c.Until(_, a, b):
-                stack += [(b, steps), (a, steps)]
-
-
-def _value(
-    atom: c.Atom, trace: int, time: int, signature: Signature, tables: Tables, names: Names
-) -> AtomValue:
-    table = tables.table(atom.predicate)
-    numbers = [_number(term, trace, time, tables) for term in atom.args]
-    sorts = signature.predicates[atom.predicate].sorts
-    shown = ", ".join(called(names, s, trace, n) for s, n in zip(sorts, numbers, strict=True))
-    text = f"{atom.predicate}({shown})" if shown else atom.predicate
-    wanted = [trace, *numbers, time]
-    place = [i if size > 1 else 0 for i, size in zip(wanted, table.shape, strict=True)]
-    return AtomValue(text, time if _moves(atom, tables) else None, _degree(table, place))
-
-
-def _degree(table: torch.Tensor | SparseTable, place: Sequence[int]) -> float:
-    if isinstance(table, torch.Tensor):
-        return float(table[tuple(place)].item())
-    wanted = torch.tensor(place, device=table.index.device).unsqueeze(-1)
-    facts = (table.index == wanted).all(0).nonzero()
-    return float(table.value[facts[0, 0]].item()) if facts.numel() else table.default
-
-
-def _number(term: c.Term, trace: int, time: int, tables: Tables) -> int:
-    """The entity that a term is, all of its variables being cut to one."""
-    tensor = evaluate_term(term, tables, torch.float64).tensor
-    traces, times = tensor.shape[0], tensor.shape[-1]
-    at = tensor.reshape(traces, times)[trace if traces > 1 else 0, time if times > 1 else 0]
-    return int(at)
+        if isinstance(node, c.Atom):
+            yield node, steps
+        far = inside(node, HERE).low if isinstance(node, c.Shift) else 0
+        below = [node.body] if isinstance(node, c.Quantifier) else children(node)
+        stack += [
+            (child, steps + (far or 0)) for child in reversed(below) if isinstance(child, c.Formula)
+        ]
 
 
 def _moves(atom: c.Atom, tables: Tables) -> bool:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.audit_crisp import count_cells
-from fotltn.analysis.audit_data import Audit, AxiomAudit, KnowledgeBase, Worlds
+from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, KnowledgeBase, Worlds
 from fotltn.analysis.audit_warnings import findings
-from fotltn.analysis.evaluate_cells import axiom_values, sweep, two_valued
+from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.counts import count
+from fotltn.analysis.evaluate_cells import axiom_values, two_valued
 from fotltn.analysis.metrics import kb_sat, satisfaction
-from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
+from fotltn.analysis.prefix import prefix, rebuild
+from fotltn.analysis.presence import used_predicates
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
-from fotltn.semantics.config import PMean, Semantics
+from fotltn.semantics.config import PMean, Semantics, check_share
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import transform
@@ -34,7 +36,7 @@ def audit(
     *,
     learned: Collection[str],
     labels: Tables | None = None,
-    dtype: torch.dtype = torch.float32,
+    unknown: Collection[str] = (),
     threshold: float = 0.5,
 ) -> Audit:
     """Say for each axiom how far it holds, and how far that is evidence of anything.
@@ -45,65 +47,86 @@ def audit(
         semantics: what gives axioms their values. Several traces are aggregated as ∀ aggregates.
         learned: the predicates that are learned.
         labels: the same tables as the data state them.
-        dtype: the precision of values.
+        unknown: predicates of which the labels state nothing; of axioms about them, they say
+            nothing either.
         threshold: the degree from which on a fact is true in two-valued logic.
 
     Raises:
         DataError: a learned predicate is not declared, or a table is missing.
     """
-    _check(learned, theory.signature, threshold)
+    check_share(threshold)
+    _check(learned, theory.signature)
     formulas = {a.name: a.formula for a in theory.axioms}
     worlds: dict[str, Tables] = {
         "value": tables,
-        "all_false": _constant(tables, theory.signature, learned, 0.0, dtype),
-        "all_half": _constant(tables, theory.signature, learned, 0.5, dtype),
+        "all_false": _constant(tables, theory.signature, learned, 0.0),
+        "all_half": _constant(tables, theory.signature, learned, 0.5),
     }
-    if labels is not None:
+    known = {n for n, f in formulas.items() if not used_predicates(f) & set(unknown)}
+    if labels is None:
+        known = set()
+    else:
         worlds["labels"] = labels
     values = {
-        name: _values(formulas, theory.signature, world, semantics, dtype, threshold)
+        name: _values(
+            {n: f for n, f in formulas.items() if name != "labels" or n in known},
+            world, semantics, threshold,
+        )
         for name, world in worlds.items()
-    }
-    crisp_model = two_valued(tables, threshold)
-    crisp_labels = None if labels is None else two_valued(labels, threshold)
-    shares = _gradients(theory, tables, semantics, frozenset(learned), dtype)
+    }  # fmt: skip
+    shares = _gradients(theory, tables, semantics, frozenset(learned))
     axioms = []
     for axiom in theory.axioms:
-        whole = prefix(axiom.formula)
+        cells = cells_of(axiom, tables, semantics, threshold)
         on_labels = None
-        if crisp_labels is not None:
-            on_labels = count_cells(whole, theory.signature, crisp_labels)
-        found = shares.get(axiom.name, (None, None))
+        if labels is not None and axiom.name in known:
+            on_labels = _counted(replace(cells, tables=labels))
+        gradient = shares.get(axiom.name, (None, None))
         axioms.append(
             AxiomAudit(
                 name=axiom.name,
-                text=str(axiom.source),
+                text=cells.text,
                 weight=axiom.weight,
-                implication=whole.rule is not None,
+                implication=cells.prefix.rule is not None,
                 value=values["value"][axiom.name],
-                labels=values["labels"][axiom.name] if labels is not None else None,
+                labels=values["labels"][axiom.name] if on_labels is not None else None,
                 all_false=values["all_false"][axiom.name],
                 all_half=values["all_half"][axiom.name],
-                antecedent=_mean_antecedent(
-                    whole, theory.signature, tables, semantics, dtype, threshold
-                ),
-                on_model=count_cells(whole, theory.signature, crisp_model),
+                antecedent=_mean_antecedent(cells),
+                on_model=_counted(cells),
                 on_labels=on_labels,
-                gradient_antecedent=found[0],
-                gradient_consequent=found[1],
+                gradient_antecedent=gradient[0],
+                gradient_consequent=gradient[1],
             )
         )
     together = _together(theory, values, semantics)
     evidence = tables if labels is None else labels
     warnings = findings(
-        theory, axioms, together, evidence, semantics, frozenset(learned), threshold, dtype
+        theory, axioms, together, evidence, semantics, frozenset(learned), threshold
     )
     return Audit(tuple(axioms), together, warnings)
 
 
-def _check(learned: Collection[str], signature: Signature, threshold: float) -> None:
-    if not 0 < threshold <= 1:
-        raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+def _counted(cells: Cells) -> CrispAudit:
+    """An axiom in two-valued logic, counted over its cells."""
+    counts, _ = count(cells)
+    total, absent, support, held, truncated, base_cells, base_true = (
+        int(getattr(counts, field.name).sum()) for field in fields(counts)
+    )
+    if cells.prefix.rule is None:
+        return CrispAudit(total, support - held, truncated, absent)
+    return CrispAudit(
+        total,
+        support - held,
+        truncated,
+        absent,
+        support,
+        held / support if support else None,
+        base_true / base_cells if base_cells else None,
+    )
+
+
+def _check(learned: Collection[str], signature: Signature) -> None:
     for name in learned:
         if name not in signature.predicates:
             known = signature.predicates
@@ -116,7 +139,6 @@ def _constant(
     signature: Signature,
     learned: Collection[str],
     degree: float,
-    dtype: torch.dtype,
 ) -> Tables:
     """The same with one degree for all that is learned, as a table without facts."""
     device = model.lengths.device
@@ -124,24 +146,19 @@ def _constant(
     for name in learned:
         shape = (1, *(model.sizes[s] for s in signature.predicates[name].sorts), 1)
         index = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
-        value = torch.zeros(0, dtype=dtype, device=device)
+        value = torch.zeros(0, dtype=model.dtype, device=device)
         tables[name] = SparseTable(index, value, shape, degree)
     return replace(model, predicates=tables)
 
 
 @torch.no_grad()
 def _values(
-    formulas: Mapping[str, c.Formula],
-    signature: Signature,
-    tables: Tables,
-    semantics: Semantics,
-    dtype: torch.dtype,
-    threshold: float,
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, threshold: float
 ) -> dict[str, float]:
     if semantics.boolean:
         tables = two_valued(tables, threshold)
-    found = axiom_values(formulas, signature, tables, semantics, dtype=dtype)
-    return {name: float(value) for name, value in found.items()}
+    values = axiom_values(formulas, tables, semantics)
+    return {name: float(value) for name, value in values.items()}
 
 
 def _together(
@@ -159,30 +176,16 @@ def _together(
     ))  # fmt: skip
 
 
-def _mean_antecedent(
-    whole: Prefix,
-    signature: Signature,
-    tables: Tables,
-    semantics: Semantics,
-    dtype: torch.dtype,
-    threshold: float,
-) -> float | None:
-    """The mean degree of the antecedent, each cell counting once."""
-    if whole.rule is None:
+def _mean_antecedent(cells: Cells) -> float | None:
+    """The mean degree of the antecedent over the cells that count."""
+    if cells.prefix.rule is None:
         return None
-    if semantics.boolean:
-        tables = two_valued(tables, threshold)
-    counted = weights(whole, tables, threshold=threshold)
-    axes, total, cells = whole.axes, 0.0, 0
-    for part in sweep(
-        {"antecedent": whole.rule[0]}, axes, signature, tables, semantics, dtype=dtype
-    ):
-        seen = counted.at(axes, (part.start, part.stop)) > 0
-        degree = part.values["antecedent"]
-        shape = torch.broadcast_shapes(seen.shape, degree.shape, part.shape(axes, tables))
-        total += float((degree * seen).expand(shape).sum(dtype=torch.float64))
-        cells += int(seen.expand(shape).sum())
-    return total / cells if cells else 0.0
+    total, number = 0.0, 0
+    for block in cells.blocks({"antecedent": cells.prefix.rule[0]}):
+        degree = torch.where(block.counts, block.values["antecedent"], 0)
+        total += float(degree.expand(block.shape).sum(dtype=torch.float64))
+        number += int(block.counts.expand(block.shape).sum())
+    return total / number if number else 0.0
 
 
 def _gradients(
@@ -190,7 +193,6 @@ def _gradients(
     model: Tables,
     semantics: Semantics,
     learned: frozenset[str],
-    dtype: torch.dtype,
 ) -> dict[str, tuple[float, float]]:
     """For each implication the shares of its gradient that go to antecedent and consequent.
 
@@ -200,7 +202,6 @@ def _gradients(
         return {}
     known = theory.signature.predicates
     marked = {name + _MARK: replace(known[name], name=name + _MARK) for name in learned}
-    signature = replace(theory.signature, predicates={**known, **marked})
     formulas = {}
     for axiom in theory.axioms:
         whole = prefix(axiom.formula)
@@ -211,12 +212,10 @@ def _gradients(
     tables: dict[str, Tensor | SparseTable] = dict(model.predicates)
     inputs: dict[str, Tensor] = {}
     for name in (*learned, *marked):
-        table, inputs[name] = _fresh(model.table(name.removesuffix(_MARK)), dtype)
+        table, inputs[name] = _fresh(model.table(name.removesuffix(_MARK)), model.dtype)
         tables[name] = table
     with torch.enable_grad():
-        values = axiom_values(
-            formulas, signature, replace(model, predicates=tables), semantics, dtype=dtype
-        )
+        values = axiom_values(formulas, replace(model, predicates=tables), semantics)
         return {
             name: shares
             for name, value in values.items()

@@ -42,6 +42,7 @@ class CrispAudit:
         cells: how many there are.
         violations: cells where the body of the axiom is false.
         truncated: those of them that could be true if the trace went on.
+        absent: cells that do not count, since an entity is not present when it is used.
         support: cells where the antecedent is true; None if the axiom is no implication.
         confidence: the share of these cells where the consequent is true, too; None without any.
         base_rate: the share of true consequents, over what the consequent depends on.
@@ -50,6 +51,7 @@ class CrispAudit:
     cells: int
     violations: int
     truncated: int
+    absent: int = 0
     support: int | None = None
     confidence: float | None = None
     base_rate: float | None = None
@@ -86,6 +88,7 @@ class CrispAudit:
             "violations": self.violations,
             "violation_rate": self.violation_rate,
             "truncated": self.truncated,
+            "absent": self.absent,
             "support": self.support,
             "active_share": self.active_share,
             "confidence": self.confidence,

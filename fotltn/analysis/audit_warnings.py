@@ -13,7 +13,6 @@ from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, Kind, Know
 from fotltn.analysis.evaluate_cells import rounded, sweep, two_valued
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
-from fotltn.logic.signature import Signature
 from fotltn.semantics.config import CRISP, PMean, Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.tree import postorder
@@ -30,7 +29,6 @@ def findings(
     semantics: Semantics,
     learned: frozenset[str],
     threshold: float,
-    dtype: torch.dtype,
 ) -> tuple[Finding, ...]:
     """All warnings: about the axioms together, then axiom by axiom.
 
@@ -42,12 +40,11 @@ def findings(
         semantics: what gives axioms their values.
         learned: the predicates that are learned.
         threshold: the degree from which on a fact is true.
-        dtype: the precision of values.
     """
     found = []
     if axioms and not together.telling:
         found.append(Finding(None, Kind.VACUOUS, together.meaning))
-    shaded = _Evidence(theory.signature, evidence, semantics, threshold, dtype)
+    shaded = _Evidence(evidence, semantics, threshold)
     for axiom, checked in zip(axioms, theory.axioms, strict=True):
         nodes = list(postorder(checked.formula))
         touched = any(isinstance(n, c.Atom) and n.predicate in learned for n in nodes)
@@ -132,11 +129,9 @@ def _gradient(axiom: AxiomAudit) -> Iterator[Finding]:
 
 
 class _Evidence(NamedTuple):
-    signature: Signature
     tables: Tables
     semantics: Semantics
     threshold: float
-    dtype: torch.dtype
 
 
 def _diluted(axiom: AxiomAudit, nodes: Sequence[c.Core], given: _Evidence) -> Iterator[Finding]:
@@ -189,9 +184,9 @@ def _average(node: c.Formula, given: _Evidence) -> tuple[int, float]:
     axes = tuple(sorted(free_axes(node), key=lambda a: a.name))
     inside = given.tables.inside.reshape(given.tables.batch, *[1] * len(axes), given.tables.horizon)
     boolean = two_valued(given.tables, given.threshold)
-    whole = rounded(given.tables, given.threshold, given.dtype)
-    truths = sweep({"u": node}, axes, given.signature, boolean, CRISP, dtype=given.dtype)
-    degrees = sweep({"u": node}, axes, given.signature, whole, given.semantics, dtype=given.dtype)
+    whole = rounded(given.tables, given.threshold)
+    truths = sweep({"u": node}, axes, boolean, CRISP)
+    degrees = sweep({"u": node}, axes, whole, given.semantics)
     count, total = 0, 0.0
     for truth, degree in zip(truths, degrees, strict=True):
         shape = truth.shape(axes, given.tables)

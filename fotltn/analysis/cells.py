@@ -1,108 +1,98 @@
-"""What is explained: a rule, the data that it is read on, and one cell of it."""
+"""Cells: a formula over tables, binding by binding and point by point.
+
+`forall x. G(body)` has a cell for each trace, each entity x and each time. Audits, rules,
+violations, explanations and heat maps all look at cells, and at nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from fotltn.analysis.atoms import Names, binding, called
-from fotltn.analysis.error_shares import split
-from fotltn.analysis.explain.text import text_of, written
-from fotltn.analysis.prefix import Prefix, prefix, rebuild
+from fotltn.analysis.evaluate_cells import axiom_values, sweep, two_valued
+from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
+from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.text import text_of, written
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
-from fotltn.logic.signature import Signature
-from fotltn.semantics.config import Semantics
+from fotltn.semantics.config import CRISP, Semantics, check_share
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.formula import Formula
 
-T = TypeVar("T")
 
-#: How many things a subject keeps before it begins anew.
-_KEPT = 1000
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A trace, a place on each axis, and a time."""
+
+    trace: int
+    numbers: tuple[int, ...]
+    time: int
+
+
+class Block(NamedTuple):
+    """Some of the cells: places `start` to `stop` of the first axis.
+
+    Tensors have axes (trace, axes …, time), of size 1 where nothing depends on one.
+
+    Args:
+        start: the first place.
+        stop: the place after the last.
+        values: what formulas are at these cells.
+        weight: the share of each cell in the mean that the formula is.
+        counts: the cells that count: whose guards are true, inside their trace, with all entities
+            present at the times at which they are used.
+        shape: the size of all axes in full.
+    """
+
+    start: int
+    stop: int
+    values: dict[str, Tensor]
+    weight: Tensor
+    counts: Tensor
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
-    """Tables with names, and what gives formulas their value on them.
-
-    What is computed for one question and helps with the next is kept here, so make one subject
-    and ask it often. The tables must not change.
+class Cells:
+    """The cells of a formula: the ∀ and G that it begins with, laid out.
 
     Args:
-        signature: what formulas may use.
-        tables: the degrees of all predicates.
-        semantics: what gives formulas their degrees.
-        names: gives the name of an entity from its sort, the trace and its number.
-        traces: the names of traces; without, they are numbered.
-        dtype: the precision of degrees.
+        name: the axiom's, or `formula`.
+        text: the whole formula.
+        prefix: the ∀ and G, and the body that has a value at each cell.
+        tables: what it is evaluated on.
+        semantics: what gives it degrees.
         threshold: the degree from which on a fact is true in two-valued logic.
+        free: the variables that nothing binds. A formula that has some is read at all times.
 
     Raises:
         DataError: the threshold is none.
     """
 
-    signature: Signature
+    name: str
+    text: str
+    prefix: Prefix
     tables: Tables
     semantics: Semantics
-    names: Names
-    traces: tuple[str, ...] = ()
-    dtype: torch.dtype = torch.float32
     threshold: float = 0.5
-    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    free: tuple[c.Axis, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse thresholds that every degree, or none, is above."""
-        if not 0 < self.threshold <= 1:
-            raise DataError(f"a threshold lies above 0 and at most at 1, not at {self.threshold}")
+        check_share(self.threshold)
 
-    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What is kept under a key; it is made the first time."""
-        found: T | None = self._kept.get(key)
-        if found is None:
-            found = make()
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept[key] = found
-        return found
-
-    def trace_name(self, trace: int) -> str:
-        """The name of a trace, or its number."""
-        return self.traces[trace] if trace < len(self.traces) else str(trace)
-
-    def length(self, trace: int) -> int:
-        """The number of points of a trace."""
-        return int(self.tables.lengths[trace])
-
-    def entity(self, sort: str, trace: int, number: int) -> str:
-        """The name of an entity, or its sort and number."""
-        return called(self.names, sort, trace, number)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A formula as cells: the ∀ and G that it begins with taken off.
-
-    Args:
-        name: the axiom's, or `formula`.
-        text: the whole formula.
-        whole: the layers, and the body that has a value at each cell.
-        free: the variables that nothing binds. A formula that has some is read at all times.
-    """
-
-    name: str
-    text: str
-    whole: Prefix
-    free: tuple[c.Axis, ...] = ()
+    # --- what they are ------------------------------------------------------------------------
 
     @property
     def axes(self) -> tuple[c.Axis, ...]:
         """What a binding of a cell has a number for."""
-        return self.free + self.whole.axes
+        return self.free + self.prefix.axes
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -112,140 +102,252 @@ class Rule:
     @property
     def body(self) -> c.Formula:
         """The formula that has a value at each cell."""
-        return self.whole.body
+        return self.prefix.body
 
     @property
-    def formula(self) -> Formula:
+    def formula(self) -> c.Formula:
+        """The whole formula."""
+        return rebuild(self.prefix.layers, self.body)
+
+    @property
+    def source(self) -> Formula:
         """The whole formula, in the language."""
-        return written(rebuild(self.whole.layers, self.body))
+        return written(self.formula)
 
     @property
     def timed(self) -> bool:
         """Whether cells are at more points than the first."""
-        return self.whole.timed
+        return self.prefix.timed
+
+    @property
+    def boolean(self) -> Tables:
+        """The tables in two-valued logic."""
+        return two_valued(self.tables, self.threshold)
+
+    @torch.no_grad()
+    def value(self) -> float:
+        """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
+        tables = self.boolean if self.semantics.boolean else self.tables
+        return float(axiom_values({"": self.formula}, tables, self.semantics)[""])
+
+    # --- a part at a time ---------------------------------------------------------------------
+
+    def blocks(
+        self,
+        formulas: Mapping[str, c.Formula],
+        *,
+        crisp: bool = False,
+        count: bool = False,
+        prefix: Prefix | None = None,
+    ) -> Iterator[Block]:
+        """The values of formulas at all cells, some at a time.
+
+        Args:
+            formulas: by name; their free variables are variables of the cells.
+            crisp: in two-valued logic.
+            count: weigh each cell by how often it occurs, instead of by its share of the mean.
+            prefix: other ∀ and G, in place of the formula's.
+        """
+        layers = self.prefix if prefix is None else prefix
+        axes = self.free + layers.axes
+        two = crisp or self.semantics.boolean
+        tables, semantics = (self.boolean, CRISP) if two else (self.tables, self.semantics)
+        weighed = weights(layers, tables, threshold=self.threshold, count=count)
+        present = present_where_used(axes, layers.body, self.tables)
+        for part in sweep(formulas, axes, tables, semantics):
+            cut = (part.start, part.stop)
+            weight = weighed.at(axes, cut)
+            counts = (weight > 0) & present.at(axes, cut)
+            yield Block(*cut, part.values, weight, counts, part.shape(axes, tables))
+
+    # --- rows: bindings in a trace ------------------------------------------------------------
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of places of each axis."""
+        return tuple(self.tables.size(a) for a in self.axes)
+
+    @property
+    def bindings(self) -> int:
+        """The number of rows of a trace."""
+        return math.prod(self.sizes)
+
+    @property
+    def rows(self) -> int:
+        """The number of all rows: by trace, then by the place on each axis, the last one first."""
+        return self.tables.batch * self.bindings
+
+    @property
+    def columns(self) -> int:
+        """The number of times."""
+        return self.tables.horizon if self.timed else 1
+
+    def cell(self, row: int, time: int) -> Cell:
+        """The cell of a row at a time.
+
+        Raises:
+            DataError: there is no such row or time.
+        """
+        if not 0 <= row < self.rows:
+            raise DataError(f"there is no row {row}: there are 0 to {self.rows - 1}")
+        if not 0 <= time < self.columns:
+            raise DataError(f"there is no column {time}: there are 0 to {self.columns - 1}")
+        trace, place = divmod(row, self.bindings)
+        numbers: list[int] = []
+        for size in reversed(self.sizes):
+            place, number = divmod(place, size)
+            numbers.insert(0, number)
+        return Cell(trace, tuple(numbers), time)
+
+    def trace_of(self, row: int) -> str | None:
+        """The name of a row's trace, where there are several."""
+        return None if self.tables.batch == 1 else self.tables.names.trace(row // self.bindings)
+
+    def label(self, row: int) -> str:
+        """What a row is called."""
+        trace = self.trace_of(row)
+        where = [] if trace is None else [f"{trace}:"]
+        return " ".join([*where, ", ".join(self.binding(self.cell(row, 0)).values())]).strip()
+
+    def containing(self, text: str) -> Tensor:
+        """Which rows bind an entity whose name contains a text, whatever the case of letters."""
+        tables, wanted = self.tables, text.casefold()
+        rows = torch.zeros(tables.batch, *self.sizes, dtype=torch.bool)
+        for place, axis in enumerate(self.axes):
+            hits = torch.zeros(tables.batch, self.sizes[place], dtype=torch.bool)
+            columns = [(str(axis.sort), list(range(self.sizes[place])))]
+            if axis.relation is not None:
+                sorts = tables.signature.relations[axis.relation].sorts
+                columns = list(zip(sorts, tables.relation(axis.relation).T.tolist(), strict=True))
+            for sort, entities in columns:
+                named = [
+                    [wanted in tables.names.called(sort, t, i).casefold() for i in entities]
+                    for t in range(tables.batch)
+                ]
+                hits |= torch.tensor(named, dtype=torch.bool)
+            shape = [1] * rows.dim()
+            shape[0], shape[1 + place] = hits.shape
+            rows |= hits.reshape(shape)
+        return rows.reshape(-1)
+
+    def binding(self, cell: Cell) -> dict[str, str]:
+        """The names of a cell's entities by variable."""
+        return binding(self.axes, cell.numbers, cell.trace, self.tables)
+
+    # --- cells by name ------------------------------------------------------------------------
+
+    def find(self, entities: Mapping[str, str], time: int = 0, trace: str | int = 0) -> Cell:
+        """The cell of a binding and a time.
+
+        Args:
+            entities: the name of an entity for each variable.
+            time: the time point.
+            trace: the name of the trace, or its number.
+
+        Raises:
+            DataError: there is no such cell.
+        """
+        number = self._trace(trace)
+        if odd := sorted(set(entities) ^ set(self.variables)):
+            wrong = "is not bound" if odd[0] in self.variables else "is no variable of the rule"
+            raise DataError(f"'{odd[0]}' {wrong}; its variables are {listing(self.variables)}")
+        cell = Cell(number, tuple(self._number(a, entities, number) for a in self.axes), time)
+        self.check(cell)
+        return cell
+
+    def check(self, cell: Cell) -> None:
+        """Refuse a cell that does not exist.
+
+        Raises:
+            DataError: it does not.
+        """
+        self._trace(cell.trace)
+        if len(cell.numbers) != len(self.axes):
+            variables = listing(self.variables)
+            raise DataError(
+                f"a cell of this rule binds {variables}, not {len(cell.numbers)} numbers"
+            )
+        for axis, number, size in zip(self.axes, cell.numbers, self.sizes, strict=True):
+            if not 0 <= number < size:
+                raise DataError(f"'{axis.name}' has {size} places, and none is {number}")
+        length = self.tables.length(cell.trace)
+        if isinstance(cell.time, bool) or not 0 <= cell.time < length:
+            raise DataError(
+                f"the time point {cell.time} does not exist: there are 0 to {length - 1}"
+            )
+
+    def check_predicates(self, names: Collection[str]) -> None:
+        """Refuse predicates that do not exist.
+
+        Raises:
+            DataError: one does not.
+        """
+        known = self.tables.signature.predicates
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"there are {listing(known)}"
+                raise DataError(f"no predicate is named '{name}'; {hint}")
+
+    def _trace(self, trace: str | int) -> int:
+        batch = self.tables.batch
+        if isinstance(trace, int):
+            if not 0 <= trace < batch:
+                raise DataError(f"there is no trace {trace}: there are 0 to {batch - 1}")
+            return trace
+        known = [self.tables.names.trace(i) for i in range(batch)]
+        if trace in known:
+            return known.index(trace)
+        hint = did_you_mean(trace, known) or f"there are {listing(known)}"
+        raise DataError(f"no trace is named '{trace}'; {hint}")
+
+    def _number(self, axis: c.Axis, entities: Mapping[str, str], trace: int) -> int:
+        """The place on an axis at which variables are bound to entities of these names."""
+        names = self.tables.names
+        wanted = tuple(entities[v] for v in axis.name.split(","))
+        if axis.relation is None:
+            sort, size = str(axis.sort), self.tables.size(axis)
+            known = {names.called(sort, trace, i): i for i in reversed(range(size))}
+            if wanted[0] in known:
+                return known[wanted[0]]
+            hint = did_you_mean(wanted[0], known) or f"there are {listing(reversed(known))}"
+            raise DataError(f"no entity of sort '{sort}' is named '{wanted[0]}'; {hint}")
+        sorts = self.tables.signature.relations[axis.relation].sorts
+        for number, entry in enumerate(self.tables.relation(axis.relation).tolist()):
+            if wanted == tuple(
+                names.called(s, trace, i) for s, i in zip(sorts, entry, strict=True)
+            ):
+                return number
+        raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A trace, a place on each axis of a rule, and a time."""
-
-    trace: int
-    numbers: tuple[int, ...]
-    time: int
-
-
-def rule_of(formula: CheckedAxiom | CheckedFormula) -> Rule:
-    """The rule of an axiom, or of a formula that may have free variables."""
+def cells_of(
+    formula: CheckedAxiom | CheckedFormula,
+    tables: Tables,
+    semantics: Semantics,
+    threshold: float = 0.5,
+) -> Cells:
+    """The cells of an axiom, or of a formula that may have free variables."""
     if isinstance(formula, CheckedAxiom):
-        return Rule(formula.name, str(formula.source), prefix(formula.formula))
-    whole = prefix(formula.formula)
-    if formula.free and not whole.timed:
-        whole = prefix(c.Aggregate(True, formula.formula, c.Window(), past=False))
-    return Rule("formula", text_of(formula.formula), whole, formula.free)
+        layers = prefix(formula.formula)
+        return Cells(formula.name, str(formula.source), layers, tables, semantics, threshold)
+    layers = prefix(formula.formula)
+    if formula.free and not layers.timed:
+        layers = prefix(c.Aggregate(True, formula.formula, c.Window(), past=False))
+    text = text_of(formula.formula)
+    return Cells("formula", text, layers, tables, semantics, threshold, formula.free)
 
 
-def shared_rule(axiom: CheckedAxiom, subject: Subject) -> Rule:
-    """The rule whose cells are those that an axiom's error is shared among.
-
-    Where the means of ∀ and G differ, its body keeps the layers inside that have no exact shares.
-    """
-    part, _ = split(axiom.formula, subject.semantics, subject.tables.batch)
-    return Rule(axiom.name, str(axiom.source), part)
-
-
-def find_cell(
-    rule: Rule,
-    subject: Subject,
-    entities: Mapping[str, str],
-    time: int = 0,
-    trace: str | int = 0,
-) -> Cell:
-    """The cell of a rule by names.
-
-    Args:
-        rule: the rule.
-        subject: the data.
-        entities: the name of an entity for each variable of the rule.
-        time: the time point.
-        trace: the name of the trace, or its number.
-
-    Raises:
-        DataError: there is no such cell.
-    """
-    place = _trace(subject, trace)
-    if odd := sorted(set(entities) ^ set(rule.variables)):
-        wrong = "is not bound" if odd[0] in rule.variables else "is no variable of the rule"
-        raise DataError(f"'{odd[0]}' {wrong}; its variables are {listing(rule.variables)}")
-    numbers = tuple(_number(axis, subject, entities, place) for axis in rule.axes)
-    cell = Cell(place, numbers, time)
-    check_cell(rule, subject, cell)
-    return cell
-
-
-def check_cell(rule: Rule, subject: Subject, cell: Cell) -> None:
-    """Refuse a cell that does not exist.
-
-    Raises:
-        DataError: it does not.
-    """
-    tables = subject.tables
-    _trace(subject, cell.trace)
-    if len(cell.numbers) != len(rule.axes):
-        wanted = listing(rule.variables)
-        raise DataError(f"a cell of this rule binds {wanted}, not {len(cell.numbers)} numbers")
-    for axis, number in zip(rule.axes, cell.numbers, strict=True):
-        if not 0 <= number < tables.size(axis):
-            raise DataError(f"'{axis.name}' has {tables.size(axis)} places, and none is {number}")
-    length = subject.length(cell.trace)
-    if isinstance(cell.time, bool) or not 0 <= cell.time < length:
-        raise DataError(f"the time point {cell.time} does not exist: there are 0 to {length - 1}")
-
-
-def check_predicates(subject: Subject, names: Collection[str]) -> None:
-    """Refuse predicates that do not exist.
-
-    Raises:
-        DataError: one does not.
-    """
-    known = subject.signature.predicates
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"there are {listing(known)}"
-            raise DataError(f"no predicate is named '{name}'; {hint}")
-
-
-def named_binding(rule: Rule, subject: Subject, cell: Cell) -> dict[str, str]:
-    """The names of a cell's entities by variable."""
-    return binding(
-        rule.axes, cell.numbers, cell.trace, subject.signature, subject.tables, subject.names
-    )
-
-
-def _trace(subject: Subject, trace: str | int) -> int:
-    if isinstance(trace, int):
-        if not 0 <= trace < subject.tables.batch:
-            raise DataError(f"there is no trace {trace}: there are 0 to {subject.tables.batch - 1}")
-        return trace
-    known = [subject.trace_name(i) for i in range(subject.tables.batch)]
-    if trace in known:
-        return known.index(trace)
-    hint = did_you_mean(trace, known) or f"there are {listing(known)}"
-    raise DataError(f"no trace is named '{trace}'; {hint}")
-
-
-def _number(axis: c.Axis, subject: Subject, entities: Mapping[str, str], trace: int) -> int:
-    """The place on an axis at which variables are bound to entities of these names."""
-    tables = subject.tables
-    wanted = tuple(entities[v] for v in axis.name.split(","))
-    if axis.relation is None:
-        sort = str(axis.sort)
-        known = {subject.entity(sort, trace, i): i for i in reversed(range(tables.size(axis)))}
-        if wanted[0] in known:
-            return known[wanted[0]]
-        hint = did_you_mean(wanted[0], known) or f"there are {listing(reversed(known))}"
-        raise DataError(f"no entity of sort '{sort}' is named '{wanted[0]}'; {hint}")
-    sorts = subject.signature.relations[axis.relation].sorts
-    for number, entry in enumerate(tables.relation(axis.relation).tolist()):
-        if wanted == tuple(subject.entity(s, trace, i) for s, i in zip(sorts, entry, strict=True)):
-            return number
-    raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
+def binding(
+    axes: Collection[c.Axis], numbers: Collection[int], trace: int, tables: Tables
+) -> dict[str, str]:
+    """The names of entities by variable; a tuple of a relation binds several variables."""
+    names: dict[str, str] = {}
+    for axis, number in zip(axes, numbers, strict=True):
+        if axis.relation is None:
+            names[axis.name] = tables.names.called(str(axis.sort), trace, number)
+            continue
+        entities = tables.relation(axis.relation)[number].tolist()
+        sorts = tables.signature.relations[axis.relation].sorts
+        for variable, sort, entity in zip(axis.name.split(","), sorts, entities, strict=True):
+            names[variable] = tables.names.called(sort, trace, entity)
+    return names

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import Part, sweep
-from fotltn.analysis.prefix import Prefix, outer, prefix, weights
+from fotltn.analysis.cells import Block, Cells, cells_of
+from fotltn.analysis.prefix import Prefix, outer, prefix
 from fotltn.logic import core as c
-from fotltn.logic.signature import Signature
+from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
 from fotltn.semantics.interpretation import Tables
 
@@ -108,42 +108,47 @@ def _kind(how: PMean | Fold, semantics: Semantics) -> Errors:
     return Errors(Measure.WORST)
 
 
-class Weighed(NamedTuple):
-    """A part of the cells: the values of the body there, errors times weights, and which count."""
+class Erring(NamedTuple):
+    """Some cells: the block, and in full the degree, error, and truth of the body at each.
 
-    part: Part
-    body: Tensor
+    Errors are weighed; of a cell that is not in the mean they are 0. `truth` is two-valued.
+    """
+
+    block: Block
+    degree: Tensor
     error: Tensor
-    seen: Tensor
+    truth: Tensor
 
 
-def weigh(
-    layers: Prefix,
-    axes: tuple[c.Axis, ...],
-    errors: Errors,
-    signature: Signature,
-    tables: Tables,
-    semantics: Semantics,
-    *,
-    dtype: torch.dtype,
-    others: Mapping[str, c.Formula] | None = None,
-) -> Iterator[Weighed]:
-    """The errors of the body of a prefix at all cells, a part of the first axis at a time.
+def erring(
+    cells: Cells, errors: Errors, others: Mapping[str, c.Formula] | None = None
+) -> Iterator[Erring]:
+    """The errors of the body at all cells, some at a time.
 
     Args:
-        layers: the prefix.
-        axes: those of its cells.
+        cells: the cells.
         errors: how errors are measured.
-        signature: what formulas use.
-        tables: the tables; under the crisp semantics, of Booleans.
-        semantics: what gives the body its value.
-        dtype: the precision of values.
         others: formulas whose values are wanted as well.
     """
-    counted = weights(layers, tables, count=errors.measure in (Measure.LOGARITHM, Measure.SUM))
-    formulas = {"body": layers.body, **(others or {})}
-    for piece in sweep(formulas, axes, signature, tables, semantics, dtype=dtype):
-        shape = piece.shape(axes, tables)
-        weight = counted.at(axes, (piece.start, piece.stop)).expand(shape)
-        body = exact(piece.values["body"], dtype).expand(shape)
-        yield Weighed(piece, body, errors.of(body, weight), weight > 0)
+    count = errors.measure in (Measure.LOGARITHM, Measure.SUM)
+    graded = cells.blocks({"body": cells.body, **(others or {})}, count=count)
+    truths = cells.blocks({"body": cells.body}, crisp=True)
+    for block, other in zip(graded, truths, strict=True):
+        degree = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
+        error = errors.of(degree, block.weight.expand(block.shape))
+        yield Erring(block, degree, error, other.values["body"].expand(block.shape))
+
+
+def shared_cells(
+    formula: CheckedAxiom | CheckedFormula,
+    tables: Tables,
+    semantics: Semantics,
+    threshold: float = 0.5,
+) -> tuple[Cells, Errors]:
+    """The cells that the error of a formula is shared among exactly, and how.
+
+    Where the means of ∀ and G differ, the body keeps the inner layers, which have no exact shares.
+    """
+    cells = cells_of(formula, tables, semantics, threshold)
+    layers, errors = split(formula.formula, semantics, tables.batch)
+    return replace(cells, prefix=layers), errors

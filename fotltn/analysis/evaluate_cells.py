@@ -12,7 +12,6 @@ from torch import Tensor
 from fotltn.analysis.prefix import spread
 from fotltn.engine import Prepared, as_given, compile_formulas, sizes_of
 from fotltn.logic import core as c
-from fotltn.logic.signature import Signature
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables, Value
@@ -26,16 +25,13 @@ MAX_CELLS = 2**21
 
 def axiom_values(
     formulas: Mapping[str, c.Formula],
-    signature: Signature,
     tables: Tables,
     semantics: Semantics,
-    *,
-    dtype: torch.dtype,
 ) -> dict[str, Tensor]:
     """The degree of each closed formula at the first point of all traces, differentiable."""
-    found = evaluate_parts(formulas, signature, tables, semantics, dtype=dtype, at=0)
+    found = evaluate_parts(formulas, tables, semantics, at=0)
     return {
-        name: over_traces(value.tensor[..., 0].to(dtype), semantics)
+        name: over_traces(value.tensor[..., 0].to(tables.dtype), semantics)
         for name, value in found.items()
     }
 
@@ -73,11 +69,8 @@ class Part:
 def sweep(
     formulas: Mapping[str, c.Formula],
     axes: tuple[c.Axis, ...],
-    signature: Signature,
     tables: Tables,
     semantics: Semantics,
-    *,
-    dtype: torch.dtype,
 ) -> Iterator[Part]:
     """The values of formulas at every cell, a part of the first axis at a time.
 
@@ -93,10 +86,10 @@ def sweep(
         stop = min(size, start + width)
         cut = replace(tables, cuts={axes[0]: (start, stop)}) if width < size else tables
         if semantics.boolean or semantics.log_space:
-            found = evaluate_parts(formulas, signature, cut, semantics, dtype=dtype, at=None)
+            found = evaluate_parts(formulas, cut, semantics, at=None)
         else:
             if prepared is None:
-                prepared = _prepare(formulas, signature, cut, semantics, dtype, None)
+                prepared = _prepare(formulas, cut, semantics, None)
             found = prepared(cut)
         yield Part(start, stop, {n: spread(value, axes).detach() for n, value in found.items()})
 
@@ -124,7 +117,7 @@ def _apart(
 
 
 def two_valued(tables: Tables, threshold: float) -> Tables:
-    """The same with degrees at or above the threshold true, as tables of Booleans."""
+    """The same with degrees at or above the threshold true, as tables of Booleans; made once."""
 
     def boolean(table: Tensor | SparseTable) -> Tensor:
         if isinstance(table, Tensor):
@@ -133,11 +126,15 @@ def two_valued(tables: Tables, threshold: float) -> Tables:
         dense[tuple(table.index.long())] = table.value >= threshold
         return dense
 
-    return replace(tables, predicates={n: boolean(t) for n, t in tables.predicates.items()})
+    def made() -> Tables:
+        return replace(tables, predicates={n: boolean(t) for n, t in tables.predicates.items()})
+
+    return tables.derived(("two-valued", threshold), made)
 
 
-def rounded(tables: Tables, threshold: float, dtype: torch.dtype) -> Tables:
+def rounded(tables: Tables, threshold: float) -> Tables:
     """The same with degrees at or above the threshold 1 and the others 0; facts stay facts."""
+    dtype = tables.dtype
 
     def whole(table: Tensor | SparseTable) -> Tensor | SparseTable:
         if isinstance(table, Tensor):
@@ -150,11 +147,9 @@ def rounded(tables: Tables, threshold: float, dtype: torch.dtype) -> Tables:
 
 def evaluate_parts(
     formulas: Mapping[str, c.Formula],
-    signature: Signature,
     tables: Tables,
     semantics: Semantics,
     *,
-    dtype: torch.dtype,
     at: int | None,
 ) -> dict[str, Value]:
     """Degrees (Booleans if crisp) with the traces in full; at one point, or at all.
@@ -167,11 +162,11 @@ def evaluate_parts(
             if semantics.boolean:
                 axes, u = crisp.evaluate(formula, tables)
             else:
-                axes, u = reference.evaluate(formula, tables, semantics, dtype=dtype)
+                axes, u = reference.evaluate(formula, tables, semantics, dtype=tables.dtype)
                 u = u.exp()
             found[name] = Value(axes, u if at is None else u[..., at : at + 1])
         return found
-    values = _prepare(formulas, signature, tables, semantics, dtype, at)(tables)
+    values = _prepare(formulas, tables, semantics, at)(tables)
     return {
         name: Value(axes, u.expand(tables.batch, *u.shape[1:]))
         for name, (axes, u) in values.items()
@@ -180,15 +175,13 @@ def evaluate_parts(
 
 def _prepare(
     formulas: Mapping[str, c.Formula],
-    signature: Signature,
     tables: Tables,
     semantics: Semantics,
-    dtype: torch.dtype,
     at: int | None,
 ) -> Prepared:
     """The engine for formulas; where a part of an axis is seen, with facts laid out there."""
-    program = compile_formulas(formulas, as_given(signature, tables), semantics, at=at)
-    sizes = sizes_of(tables, dtype)
+    program = compile_formulas(formulas, as_given(formulas, tables), semantics, at=at)
+    sizes = sizes_of(tables, tables.dtype)
     for axis in tables.cuts:
         sizes = sizes.cut(axis, tables.size(axis))
-    return Prepared(program.plan(sizes), semantics, dtype, sizes.ragged)
+    return Prepared(program.plan(sizes), semantics, tables.dtype, sizes.ragged)

@@ -16,9 +16,7 @@ import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from fotltn.analysis.atoms import Names
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import PredicateDecl
@@ -28,14 +26,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _CSV, _TSV, _PARQUET = (".csv",), (".tsv",), (".parquet", ".pq")
 
 
-def predictions(
-    tables: Tables,
-    signature: Signature,
-    names: Names,
-    predicates: Collection[str] | None = None,
-    *,
-    traces: Sequence[str] | None = None,
-) -> pa.Table:
+def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa.Table:
     """The degrees of predicates, one row a fact, with the columns of a file of facts.
 
     A dense table gives a row for every cell inside its trace. A table of facts gives its facts,
@@ -44,25 +35,23 @@ def predictions(
 
     Args:
         tables: the tables.
-        signature: the declarations of the predicates.
-        names: gives the name of an entity from its sort, the trace and its number.
-        predicates: which of them; without, all.
-        traces: the names of the traces. Without, several are numbered, and a single one has none.
+        predicates: which of them; without, all. Where there are several traces, rows name theirs.
 
     Raises:
         DataError: a predicate is unknown, or is declared static but changes over time.
     """
+    signature = tables.signature
     chosen = list(signature.predicates) if predicates is None else list(predicates)
     for name in chosen:
         if name not in signature.predicates:
             known = signature.predicates
             hint = did_you_mean(name, known) or f"there are {listing(known)}"
             raise DataError(f"unknown predicate '{name}'; {hint}")
-    if traces is None and tables.batch > 1:
-        traces = [str(i) for i in range(tables.batch)]
     width = max((len(signature.predicates[n].sorts) for n in chosen), default=0)
-    labels = None if traces is None else pa.array(list(traces), pa.string())
-    parts = [_rows(signature.predicates[name], tables, names, labels, width) for name in chosen]
+    labels = None
+    if tables.batch > 1:
+        labels = pa.array([tables.names.trace(i) for i in range(tables.batch)], pa.string())
+    parts = [_rows(signature.predicates[name], tables, labels, width) for name in chosen]
     if not parts:
         raise DataError("there are no predicates to write")
     return pa.concat_tables(parts, promote_options="permissive")
@@ -123,7 +112,6 @@ def _mask() -> int:
 def _rows(
     decl: PredicateDecl,
     tables: Tables,
-    names: Names,
     traces: pa.Array | None,
     width: int,
 ) -> pa.Table:
@@ -133,7 +121,7 @@ def _rows(
     }
     for place in range(width):
         if place < len(args):
-            column = _named(decl.sorts[place], trace, args[place], tables, names)
+            column = _named(decl.sorts[place], trace, args[place], tables)
         else:
             column = pa.nulls(len(trace), pa.string())
         columns[f"arg{place + 1}"] = column
@@ -190,10 +178,11 @@ def _repeated(index: Tensor, value: Tensor, row: int, times: int) -> tuple[Tenso
     return index, value.repeat(times)
 
 
-def _named(sort: str, trace: Numbers, numbers: Numbers, tables: Tables, names: Names) -> pa.Array:
+def _named(sort: str, trace: Numbers, numbers: Numbers, tables: Tables) -> pa.Array:
     """Entity numbers as names, each looked up once for each trace."""
     size = tables.sizes[sort]
     known = pa.array(
-        [names(sort, t, i) for t in range(tables.batch) for i in range(size)], pa.string()
+        [tables.names.entity(sort, t, i) for t in range(tables.batch) for i in range(size)],
+        pa.string(),
     )
     return known.take(pa.array(trace * size + numbers))

@@ -8,27 +8,19 @@ of the two: above 1, the antecedent says something about the consequent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from fotltn.algebra.expr import free_axes
-from fotltn.analysis.bootstrap import Counts, Draws, Estimate, estimate, ratio
-from fotltn.analysis.evaluate_cells import sweep, two_valued
-from fotltn.analysis.prefix import Layer, Prefix, Weights, prefix, weights
-from fotltn.analysis.truncation import reach
+from fotltn.analysis.bootstrap import Draws, Estimate, estimate, ratio
+from fotltn.analysis.cells import cells_of
+from fotltn.analysis.counts import ByTrace, Counts, count
 from fotltn.errors import DataError
-from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
-from fotltn.logic.signature import Signature
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.interpretation import Tables
-
-#: Where entities of a sort are present, with axes (trace, entity, time).
-Present = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +65,7 @@ class Rule:
             true at the last point, `F a` is false if `a` has not come by then.
         uncut: on the cells from which the consequent looks at points of the trace alone; None if
             it looks as far as the end, wherever that is.
+        absent: cells that do not count, since an entity is not present when it is used.
     """
 
     name: str
@@ -80,6 +73,7 @@ class Rule:
     implication: bool
     whole: Strength
     uncut: Strength | None
+    absent: int = 0
 
     @property
     def cut(self) -> float | None:
@@ -95,15 +89,14 @@ class Rule:
             **self.whole.as_dict(),
             "cut": self.cut,
             "uncut": None if self.uncut is None else self.uncut.as_dict(),
+            "absent": self.absent,
         }
 
 
 def rules(
     axioms: Sequence[CheckedAxiom],
-    signature: Signature,
     tables: Tables,
     *,
-    present: Present | None = None,
     traces: Sequence[int] | None = None,
     semantics: Semantics = CRISP,
     threshold: float = 0.5,
@@ -112,14 +105,13 @@ def rules(
 ) -> tuple[Rule, ...]:
     """Say of each rule how well its antecedent predicts its consequent.
 
-    A cell counts where all entities of its binding are present. For the base rate these are the
-    entities of the consequent alone, and of guards the parts that speak of no others.
+    A cell counts where each entity of its binding is present at the times at which it is used.
+    For the base rate these are the entities of the consequent alone, and of guards the parts that
+    speak of no others.
 
     Args:
         axioms: the rules.
-        signature: what they use.
         tables: the tables.
-        present: for sorts whose entities come and go, where they are present.
         traces: the numbers of the traces to count; None for all.
         semantics: crisp to count cells; of degrees, these are summed, and a degree that is both
             is that of `if & then`. Where all facts are 0 or 1, "godel" sums to the crisp counts.
@@ -130,33 +122,30 @@ def rules(
     Raises:
         DataError: there are no such traces, or a number is out of range.
     """
-    if not 0 < threshold <= 1:
-        raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
     chosen = np.arange(tables.batch) if traces is None else np.asarray(traces, dtype=np.int64)
     if not len(chosen) or chosen.min() < 0 or chosen.max() >= tables.batch:
         raise DataError(f"rules are counted on some of the traces 0 to {tables.batch - 1}")
     draws = Draws(len(chosen), resamples, seed)
-    read = two_valued(tables, threshold) if semantics.boolean else tables
-    given = _Data(signature, read, present or {}, semantics, threshold)
-    found = []
+    strengths = []
     for axiom in axioms:
-        whole = prefix(axiom.formula)
-        ahead = reach(whole.body if whole.rule is None else whole.rule[1])
-        every, uncut = (counts[:, chosen] for counts in _counts(whole, given, ahead or 0))
-        implies = whole.rule is not None
-        found.append(
+        cells = cells_of(axiom, tables, semantics, threshold)
+        every, uncut = count(cells, crisp=semantics.boolean)
+        implies = cells.prefix.rule is not None
+        strengths.append(
             Rule(
-                axiom.name, str(axiom.source), implies, _strength(every, draws, implies),
-                None if ahead is None else _strength(uncut, draws, implies),
+                axiom.name, str(axiom.source), implies, _strength(every, chosen, draws, implies),
+                None if uncut is None else _strength(uncut, chosen, draws, implies),
+                int(every.absent[chosen].sum()),
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(strengths)
 
 
-def _strength(counts: Counts, draws: Draws, implication: bool) -> Strength:
-    """From counts with axes (support, held, cells of the consequent, true ones; trace)."""
+def _strength(counts: Counts, traces: Any, draws: Draws, implication: bool) -> Strength:
+    kinds = (counts.support, counts.held, counts.base_cells, counts.base_true)
+    by_trace = np.stack(kinds)[:, traces]
 
-    def measures(sums: Counts) -> tuple[Counts, Counts, Counts]:
+    def measures(sums: ByTrace) -> tuple[ByTrace, ByTrace, ByTrace]:
         support, held, cells, true = sums
         confidence = ratio(held, support)
         if not implication:
@@ -165,122 +154,7 @@ def _strength(counts: Counts, draws: Draws, implication: bool) -> Strength:
         base = ratio(true, cells)
         return confidence, base, ratio(confidence, base)
 
-    sums = counts.sum(axis=1)
-    drawn = measures(draws.sums(counts.T).T)
-    found = [estimate(*pair) for pair in zip(measures(sums), drawn, strict=True)]
-    return Strength(float(sums[0]), int((counts[0] > 0).sum()), *found)
-
-
-# --- counting ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Data:
-    signature: Signature
-    tables: Tables
-    present: Present
-    semantics: Semantics
-    threshold: float
-
-    def there(self, axes: tuple[c.Axis, ...], cut: tuple[int, int]) -> Tensor | bool:
-        """Where all entities of a binding are present, with axes (trace, `axes` …, time)."""
-        found: Tensor | bool = True
-        for place, axis in enumerate(axes):
-            for mask in self._masks(axis):
-                own = mask[:, cut[0] : cut[1]] if place == 0 else mask
-                shape = [own.shape[0], *[1] * len(axes), own.shape[2]]
-                shape[1 + place] = own.shape[1]
-                found = found & own.reshape(shape)
-        return found
-
-    def _masks(self, axis: c.Axis) -> list[Tensor]:
-        if axis.relation is None:
-            found = self.present.get(str(axis.sort))
-            return [] if found is None else [found]
-        tuples = self.tables.relation(axis.relation)
-        sorts = self.signature.relations[axis.relation].sorts
-        return [self.present[s][:, tuples[:, i]] for i, s in enumerate(sorts) if s in self.present]
-
-
-def _counts(whole: Prefix, given: _Data, ahead: int) -> tuple[Counts, Counts]:
-    """By trace: support, how much of it holds, cells of the consequent, and how many are true.
-
-    Once for all cells, and once for those that have so many points ahead.
-    """
-    antecedent, consequent = whole.rule or (c.Truth(True), whole.body)
-    free = free_axes(consequent)
-    own = tuple(a for a in whole.axes if a in free)
-    both = c.And(antecedent, consequent)
-    rule = _summed({"if": antecedent, "both": both}, whole.axes, _seen(whole, given), given, ahead)
-    base = _summed({"then": consequent}, own, _seen(_about(whole, own), given), given, ahead)
-    every, uncut = (
-        np.stack([r["if"], r["both"], b[""], b["then"]]) for r, b in zip(rule, base, strict=True)
-    )
-    return every, uncut
-
-
-def _seen(whole: Prefix, given: _Data) -> Weights:
-    return weights(whole, given.tables, threshold=given.threshold, count=True)
-
-
-def _summed(
-    formulas: Mapping[str, c.Formula],
-    axes: tuple[c.Axis, ...],
-    counted: Weights,
-    given: _Data,
-    ahead: int,
-) -> tuple[dict[str, Counts], dict[str, Counts]]:
-    """Sums of values by trace over the cells that count; without a name, how many these are."""
-    tables = given.tables
-    every = {name: np.zeros(tables.batch) for name in (*formulas, "")}
-    uncut = {name: np.zeros(tables.batch) for name in every}
-    times = torch.arange(tables.horizon, device=tables.lengths.device)
-    inner = times + ahead < tables.lengths.unsqueeze(-1)
-    inner = inner.reshape(tables.batch, *[1] * len(axes), tables.horizon)
-    parts = sweep(formulas, axes, given.signature, tables, given.semantics, dtype=torch.float64)
-    for part in parts:
-        cut = (part.start, part.stop)
-        seen = (counted.at(axes, cut) > 0) & given.there(axes, cut)
-        shape = part.shape(axes, tables)
-        for name in every:
-            value = part.values[name] if name else torch.ones((), dtype=torch.bool)
-            for sums, where in ((every, seen), (uncut, seen & inner)):
-                kept = value & where if value.dtype == torch.bool else torch.where(where, value, 0)
-                cells = kept.expand(shape).flatten(1)
-                sums[name] += cells.sum(1, dtype=torch.float64).cpu().numpy()
-    return every, uncut
-
-
-def _about(whole: Prefix, own: tuple[c.Axis, ...]) -> Prefix:
-    """The layers as far as they speak of some axes: others are not bound, nor named in guards."""
-    layers: list[Layer] = []
-    for layer in whole.layers:
-        if isinstance(layer, c.Quantifier):
-            axes = tuple(a for a in layer.axes if a in own)
-            guard = _joined([g for g in _conjuncts(layer.guard) if free_axes(g) <= set(own)])
-            if not axes and guard is None:
-                continue
-            layer = replace(layer, axes=axes, guard=guard)
-        layers.append(layer)
-    return Prefix(tuple(layers), whole.body)
-
-
-def _conjuncts(guard: c.Formula | None) -> list[c.Formula]:
-    found: list[c.Formula] = []
-    waiting = [] if guard is None else [guard]
-    while waiting:
-        match waiting.pop():
-            case c.And(left, right):
-                waiting += [right, left]
-            case other:
-                found.append(other)
-    return found
-
-
-def _joined(parts: list[c.Formula]) -> c.Formula | None:
-    if not parts:
-        return None
-    found = parts[0]
-    for part in parts[1:]:
-        found = c.And(found, part)
-    return found
+    sums = by_trace.sum(axis=1)
+    drawn = measures(draws.sums(by_trace.T).T)
+    estimates = [estimate(*pair) for pair in zip(measures(sums), drawn, strict=True)]
+    return Strength(float(sums[0]), int((by_trace[0] > 0).sum()), *estimates)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from fotltn.analysis.cells import Subject
 from fotltn.analysis.evaluate_cells import axiom_values, two_valued
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.logic.check import CheckedTheory, check
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
-from fotltn.semantics.tables import interpret
+from fotltn.logic.check import CheckedTheory
+from fotltn.semantics.config import Semantics
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.notebook import bar, table, text
-from fotltn.syntax.theory import Theory
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,80 +63,17 @@ class Satisfaction:
 
 
 @torch.no_grad()
-def satisfaction(theory: CheckedTheory, subject: Subject) -> Satisfaction:
+def satisfaction(
+    theory: CheckedTheory, tables: Tables, semantics: Semantics, threshold: float = 0.5
+) -> Satisfaction:
     """The degrees of all axioms of a theory; several traces are aggregated as ∀ aggregates.
 
     Raises:
         DataError: a table is missing.
     """
-    semantics, tables = subject.semantics, subject.tables
     if semantics.boolean:
-        tables = two_valued(tables, subject.threshold)
-    formulas = {a.name: a.formula for a in theory.axioms}
-    found = axiom_values(formulas, theory.signature, tables, semantics, dtype=subject.dtype)
+        tables = two_valued(tables, threshold)
+    values = axiom_values({a.name: a.formula for a in theory.axioms}, tables, semantics)
     return Satisfaction(
-        tuple(Degree(a.name, a.source, a.weight, float(found[a.name])) for a in theory.axioms)
-    )
-
-
-def subject_of(
-    theory: Theory | CheckedTheory,
-    predicates: Mapping[str, Any],
-    *,
-    entities: Mapping[str, Sequence[str]] | None = None,
-    traces: Sequence[str] = (),
-    semantics: str | Semantics = STABLE_PRODUCT,
-    p: float | None = None,
-    threshold: float = 0.5,
-    lengths: Sequence[int] | Tensor | None = None,
-    functions: Mapping[str, Any] | None = None,
-    relations: Mapping[str, Any] | None = None,
-    features: Mapping[str, Any] | None = None,
-    horizon: int | None = None,
-) -> Subject:
-    """A subject from tables as `evaluate` takes them.
-
-    Args:
-        theory: what the tables are of.
-        predicates: a tensor (or array, or nested list) of degrees for each predicate.
-        entities: the names of the entities of each sort; without, they are numbered.
-        traces: the names of traces; without, they are numbered.
-        semantics: a `Semantics` or the name of one.
-        p: another exponent for its means.
-        threshold: the degree from which on a fact is true in two-valued logic.
-        lengths: the number of time points of each trace of a batch.
-        functions: results of functions.
-        relations: tuples of entity numbers for paired variables.
-        features: vectors for graded equality by sort.
-        horizon: the number of time points, if no table says.
-
-    Raises:
-        DataError: a table is missing, or does not fit the theory or the names.
-    """
-    checked = check(theory) if isinstance(theory, Theory) else theory
-    meaning = named(semantics) if isinstance(semantics, str) else semantics
-    known = {sort: tuple(names) for sort, names in (entities or {}).items()}
-    tables, dtype = interpret(
-        checked.signature, predicates, lengths=lengths, functions=functions, relations=relations,
-        features=features, horizon=horizon,
-    )  # fmt: skip
-    for sort, names in known.items():
-        size = tables.sizes.get(sort)
-        if size is not None and size != len(names):
-            raise DataError(f"the sort '{sort}' has {size} entities, but {len(names)} names")
-
-    numbers = {sort: {n: i for i, n in enumerate(names)} for sort, names in known.items()}
-
-    def name(sort: str, _: int, number: int) -> str | None:
-        names = known.get(sort, ())
-        return names[number] if number < len(names) else None
-
-    return Subject(
-        checked.signature,
-        replace(tables, constants=numbers),
-        meaning if p is None else meaning.with_p(p),
-        name,
-        tuple(traces),
-        dtype,
-        threshold,
+        tuple(Degree(a.name, a.source, a.weight, float(values[a.name])) for a in theory.axioms)
     )

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import free_axes
-from fotltn.analysis.atoms import AtomValue, Names, atom_values, binding
-from fotltn.analysis.error_shares import Errors, Measure, split, weigh
-from fotltn.analysis.evaluate_cells import Part, axiom_values, sweep, two_valued
-from fotltn.analysis.prefix import Prefix, prefix, weights
+from fotltn.analysis.atoms import AtomValue, atoms_at
+from fotltn.analysis.cells import Cell
+from fotltn.analysis.error_shares import Erring, Errors, Measure, erring, shared_cells
+from fotltn.analysis.prefix import prefix
 from fotltn.errors import DataError, listing
-from fotltn.logic import core as c
-from fotltn.logic.check import CheckedTheory
+from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.notebook import bar, number, table
@@ -26,12 +24,15 @@ from fotltn.syntax.notebook import bar, number, table
 class Violation:
     """A binding and time at which an axiom is not fully true.
 
+    It is a violation in the strict sense where `violated` says so: false in two-valued logic.
+
     Args:
         binding: the names of entities by variable.
         trace: the number of the trace.
         time: the time point, if the axiom speaks of several.
         value: the degree of the axiom's body there.
         share: its share of the axiom's error, from 0 to 1.
+        violated: whether the body is false there in two-valued logic.
         antecedent: the degree of the antecedent, if the body is an implication.
         consequent: the degree of the consequent, likewise.
         atoms: the degrees of the atoms there.
@@ -42,6 +43,7 @@ class Violation:
     time: int | None
     value: float
     share: float
+    violated: bool
     antecedent: float | None
     consequent: float | None
     atoms: tuple[AtomValue, ...]
@@ -54,6 +56,7 @@ class Violation:
             "time": self.time,
             "value": self.value,
             "share": self.share,
+            "violated": self.violated,
             "antecedent": self.antecedent,
             "consequent": self.consequent,
             "atoms": [a.as_dict() for a in self.atoms],
@@ -62,15 +65,17 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Violations:
-    """The worst violations of an axiom, worst first.
+    """The cells of an axiom that its error comes from: violations first, then what is weak.
 
     Args:
         axiom: its name.
         value: its degree.
         cells: what the error is shared among, and how, in words.
-        count: how many cells there are.
-        violated: how many of them are not fully true.
-        worst: the first of these.
+        count: how many cells count.
+        violated: how many of them are false in two-valued logic.
+        weak: how many of them are not fully true.
+        absent: cells that do not count, since an entity is not present when it is used.
+        worst: violations with the largest errors first, then other weak cells likewise.
     """
 
     axiom: str
@@ -78,6 +83,8 @@ class Violations:
     cells: str
     count: int
     violated: int
+    weak: int
+    absent: int
     worst: tuple[Violation, ...]
 
     def __iter__(self) -> Iterator[Violation]:
@@ -90,9 +97,10 @@ class Violations:
         return self.worst[place]
 
     def _repr_html_(self) -> str:
-        heads = ["share", "value", "if", "then", "time", "binding", "atoms"]
+        heads = ["violated", "share", "value", "if", "then", "time", "binding", "atoms"]
         rows = [
             (
+                "yes" if v.violated else "no",
                 f"{100 * v.share:.1f}%",
                 bar(v.value),
                 number(v.antecedent),
@@ -104,8 +112,8 @@ class Violations:
             for v in self
         ]
         words = (
-            f"{self.axiom}: value {self.value:.3f}; {self.violated:,} of {self.count:,} are not "
-            f"fully true; {self.cells}."
+            f"{self.axiom}: value {self.value:.3f}; {self.violated:,} of {self.count:,} are "
+            f"violated, {self.weak:,} not fully true; {self.cells}."
         )
         return table(heads, rows, left=["value", "binding", "atoms"], caption=words)
 
@@ -117,6 +125,8 @@ class Violations:
             "cells": self.cells,
             "count": self.count,
             "violated": self.violated,
+            "weak": self.weak,
+            "absent": self.absent,
             "violations": [v.as_dict() for v in self.worst],
         }
 
@@ -143,111 +153,81 @@ class Counterexample:
 
 
 def violations(
-    axiom: str | c.Formula,
-    theory: CheckedTheory,
+    axiom: CheckedAxiom | CheckedFormula,
     tables: Tables,
     semantics: Semantics,
-    names: Names,
     *,
     top: int = 10,
-    dtype: torch.dtype = torch.float32,
     threshold: float = 0.5,
 ) -> Violations:
     """The bindings and times that an axiom's error comes from.
 
     Args:
-        axiom: the name of an axiom, or a formula without free variables.
-        theory: the theory it belongs to.
+        axiom: an axiom, or a formula without free variables.
         tables: the tables.
         semantics: what gives it its value. Several traces are aggregated as ∀ aggregates.
-        names: gives the name of an entity from its sort, the trace and its number.
         top: how many to give at most.
-        dtype: the precision of values.
-        threshold: for the crisp semantics, the degree from which on a fact is true.
+        threshold: the degree from which on a fact is true in two-valued logic.
 
     Returns:
-        The violations with the largest errors, ties in the order of trace, time and binding. Their
-        shares add up to 1 over all cells. Where ∀ and G differ in p, or where there is an epsilon,
-        cells are those of the outermost means that have one p; `cells` says which.
+        Violations first, then cells that are weak; of each the largest errors first, ties in the
+        order of trace, time and binding. Shares are of the error of all cells. Where ∀ and G
+        differ in p, or where there is an epsilon, cells are those of the outermost means that
+        have one p; `cells` says which.
 
     Raises:
-        DataError: there is no such axiom, or a table is missing.
+        DataError: a table is missing, or the formula has free variables.
     """
     if top < 0:
         raise DataError(f"the number of violations is at least 0, not {top}")
-    name, formula = _find(axiom, theory)
-    if semantics.boolean:
-        tables = two_valued(tables, threshold)
-    part, errors = split(formula, semantics, tables.batch)
-    rule = dict(zip(("antecedent", "consequent"), part.rule or (), strict=False))
-    best = _Best(part, top)
-    for piece, body, error, seen in weigh(
-        part, part.axes, errors, theory.signature, tables, semantics, dtype=dtype, others=rule
-    ):
-        best.add(piece, error, seen, body < 1)
-    with torch.no_grad():
-        value = axiom_values({name: formula}, theory.signature, tables, semantics, dtype=dtype)
-    found = []
-    for cell in best.cells:
-        trace, time, *place = cell.place
-        found.append(
+    _closed(axiom)
+    cells, errors = shared_cells(axiom, tables, semantics, threshold)
+    rule = dict(zip(("antecedent", "consequent"), cells.prefix.rule or (), strict=False))
+    best = _Best(top)
+    for part in erring(cells, errors, rule):
+        best.add(part)
+    listed = []
+    for one in best.listed():
+        trace, time, *place = one.place
+        cell = Cell(trace, tuple(place), time)
+        listed.append(
             Violation(
-                binding(part.axes, place, trace, theory.signature, tables, names),
+                cells.binding(cell),
                 trace,
-                time if part.timed else None,
-                cell.values["body"],
-                best.share(cell.error, errors),
-                cell.values.get("antecedent"),
-                cell.values.get("consequent"),
-                atom_values(part.body, part.axes, cell.place, theory.signature, tables, names),
+                time if cells.timed else None,
+                one.values["body"],
+                best.share(one.error, errors),
+                one.violated,
+                one.values.get("antecedent"),
+                one.values.get("consequent"),
+                atoms_at(cells, cell, crisp=semantics.boolean),
             )
         )
-    words = errors.words(part, tables.batch, prefix(part.body).layers != ())
-    return Violations(name, float(value[name]), words, best.count, best.violated, tuple(found))
+    words = errors.words(cells.prefix, tables.batch, prefix(cells.body).layers != ())
+    return Violations(
+        cells.name, cells.value(), words, best.count, best.violated, best.weak, best.absent,
+        tuple(listed),
+    )  # fmt: skip
 
 
 def counterexample(
-    axiom: str | c.Formula,
-    theory: CheckedTheory,
-    tables: Tables,
-    names: Names,
-    *,
-    threshold: float = 0.5,
+    axiom: CheckedAxiom | CheckedFormula, tables: Tables, *, threshold: float = 0.5
 ) -> Counterexample | None:
-    """The first binding and time at which an axiom is false, or None if it is true.
+    """A binding and time at which an axiom is false, or None if it is true.
 
     Args:
-        axiom: the name of an axiom, or a formula without free variables.
-        theory: the theory it belongs to.
+        axiom: an axiom, or a formula without free variables.
         tables: the tables.
-        names: gives the name of an entity from its sort, the trace and its number.
         threshold: the degree from which on a fact is true.
 
     Returns:
         That of the first trace, then of the first time, then of the first entities.
     """
-    name, formula = _find(axiom, theory)
-    boolean = two_valued(tables, threshold)
-    part = prefix(formula)
-    counted = weights(part, boolean)
-    best = _Best(part, 1)
-    for piece in sweep(
-        {"body": part.body}, part.axes, theory.signature, boolean, CRISP, dtype=torch.float32
-    ):
-        shape = piece.shape(part.axes, tables)
-        seen = counted.at(part.axes, (piece.start, piece.stop)).expand(shape) > 0
-        wrong = ~piece.values["body"] & seen
-        best.add(piece, wrong.to(torch.float64), seen, wrong)
-    if not best.cells:
+    worst = violations(axiom, tables, CRISP, top=1, threshold=threshold)
+    if not worst.violated:
         return None
-    trace, time, *place = best.cells[0].place
-    return Counterexample(
-        name,
-        binding(part.axes, place, trace, theory.signature, tables, names),
-        trace,
-        time if part.timed else None,
-        atom_values(part.body, part.axes, (trace, time, *place), theory.signature, boolean, names),
-    )
+    first = worst[0]
+    return Counterexample(worst.axiom, first.binding, first.trace, first.time, first.atoms)
 
 
 def _atom_text(atom: AtomValue) -> str:
@@ -255,22 +235,18 @@ def _atom_text(atom: AtomValue) -> str:
     return f"{atom.text}{when} = {atom.value:.2f}"
 
 
-def _find(axiom: str | c.Formula, theory: CheckedTheory) -> tuple[str, c.Formula]:
-    if isinstance(axiom, c.Formula):
-        if free := free_axes(axiom):
-            loose = listing(sorted(a.name for a in free))
-            raise DataError(
-                f"a formula with violations has no free variables, but there are {loose}"
-            )
-        return "formula", axiom
-    return axiom, theory.axiom(axiom).formula
+def _closed(formula: CheckedAxiom | CheckedFormula) -> None:
+    if isinstance(formula, CheckedFormula) and formula.free:
+        loose = listing(sorted(a.name for a in formula.free))
+        raise DataError(f"a formula with violations has no free variables, but there are {loose}")
 
 
 # --- the largest errors ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
+class _Listed:
+    violated: bool
     error: float
     place: tuple[int, ...]  # trace, time, and a number for each axis
     values: dict[str, float]
@@ -279,54 +255,64 @@ class _Cell:
 class _Best:
     """The cells with the largest errors so far, and the sum of all."""
 
-    def __init__(self, part: Prefix, top: int) -> None:
-        self.axes, self.top = part.axes, top
-        self.cells: list[_Cell] = []
+    def __init__(self, top: int) -> None:
+        self.top = top
+        self.kinds: dict[bool, list[_Listed]] = {True: [], False: []}
         self.total = self.largest = 0.0
-        self.ties = self.count = self.violated = 0
+        self.ties = self.count = self.violated = self.weak = self.absent = 0
 
-    def add(self, piece: Part, error: Tensor, seen: Tensor, wrong: Tensor) -> None:
-        """Take in a part of the cells: their errors, which of them count, which are not true."""
-        wrong = wrong & seen
-        self.count += int(seen.sum())
+    def add(self, part: Erring) -> None:
+        """Take in some cells."""
+        block, degree, error, truth = part
+        counts = block.counts.expand(block.shape)
+        wrong, weak = counts & ~truth, counts & (degree < 1)
+        self.count += int(counts.sum())
         self.violated += int(wrong.sum())
+        self.weak += int((weak | wrong).sum())
+        self.absent += int(((block.weight > 0) & ~block.counts).expand(block.shape).sum())
         self.total += float(error.sum())
-        largest = float(error.max())
+        largest = float(error.max()) if error.numel() else 0.0
         if largest > self.largest:
             self.largest, self.ties = largest, 0
         if largest == self.largest:
             self.ties += int((error == largest).sum())
-        ordered = torch.where(wrong, error, 0.0).movedim(-1, 1)
-        for place in _largest(ordered, self.top):
-            trace, time, *inner = place
-            values = {n: float(_at(u, trace, inner, time)) for n, u in piece.values.items()}
-            at = (trace, time, *_shifted(inner, piece.start))
-            self.cells.append(_Cell(float(ordered[place]), at, values))
-        self.cells.sort(key=lambda cell: (-cell.error, cell.place))
-        del self.cells[self.top :]
+        for violated, chosen in ((True, wrong), (False, weak & truth)):
+            listed = self.kinds[violated]
+            ordered = error.movedim(-1, 1)
+            for place in _largest(ordered, chosen.movedim(-1, 1), self.top):
+                trace, time, *inner = place
+                values = {n: float(_at(u, trace, inner, time)) for n, u in block.values.items()}
+                at = (trace, time, *_shifted(inner, block.start))
+                listed.append(_Listed(violated, float(ordered[place]), at, values))
+            listed.sort(key=lambda one: (-one.error, one.place))
+            del listed[self.top :]
+
+    def listed(self) -> list[_Listed]:
+        """Violations first, then what is weak."""
+        return (self.kinds[True] + self.kinds[False])[: self.top]
 
     def share(self, error: float, errors: Errors) -> float:
         """The share of one error in all."""
         if errors.measure is Measure.WORST or math.isinf(self.total):
-            return 1 / self.ties if error == self.largest else 0.0
-        return error / self.total
+            return 1 / self.ties if error == self.largest and error else 0.0
+        return error / self.total if self.total else 0.0
 
 
 def _shifted(place: list[int], start: int) -> list[int]:
     return [place[0] + start, *place[1:]] if place else []
 
 
-def _largest(error: Tensor, top: int) -> list[tuple[int, ...]]:
-    """Where the largest positive entries are; of equal ones the first."""
-    flat = error.reshape(-1)
-    count = min(top, int((flat > 0).sum()))
+def _largest(error: Tensor, chosen: Tensor, top: int) -> list[tuple[int, ...]]:
+    """Where the largest of the chosen entries are; of equal ones the first."""
+    flat = torch.where(chosen, error, -1.0).reshape(-1)
+    count = min(top, int(chosen.sum()))
     if count == 0:
         return []
     least = flat.topk(count).values[-1]
     above = (flat > least).nonzero().squeeze(-1)
     equal = (flat == least).nonzero().squeeze(-1)[: count - above.numel()]
-    found = torch.unravel_index(torch.cat([above, equal]), error.shape)
-    return [tuple(place) for place in torch.stack(found, -1).tolist()]
+    places = torch.unravel_index(torch.cat([above, equal]), error.shape)
+    return [tuple(place) for place in torch.stack(places, -1).tolist()]
 
 
 def _at(u: Tensor, trace: int, place: list[int], time: int) -> Tensor:

@@ -100,7 +100,7 @@ def query(
 
 def _rows(model: Model, answer: Answer, order: Order) -> list[Row]:
     variables = [axis.name for axis in answer.axes]
-    found: list[dict[str, Any]] = list(answer.rows(model.facts.name, model.facts.traces))
+    found: list[dict[str, Any]] = list(answer.rows())
     cells = [
         Row(r["trace"], {v: r[v] for v in variables}, [r["time"]], [r["value"]]) for r in found
     ]

@@ -107,13 +107,16 @@ def rules(
     if as_json:
         emit_json({
             "ok": True, "part": part, "semantics": meaning.name, "threshold": threshold,
-            "resamples": resamples, "seed": seed, "traces": len(found.facts.traces),
+            "resamples": resamples, "seed": seed, "traces": found.tables.batch,
             "rules": [line.as_dict() for line in lines],
-            "warnings": [w.as_dict() for w in found.warnings],
+            "warnings": [
+                w.as_dict() for w in (*found.theory_warnings, *found.fact_warnings)
+            ],
         })  # fmt: skip
         return
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
-    warn(found.facts.warnings if formula else found.warnings)
+    warn(() if formula else found.theory_warnings)
+    warn(found.fact_warnings)
     _print(lines)
 
 

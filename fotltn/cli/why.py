@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fotltn.cli.output import wide_console
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from fotltn.analysis.explain import Explanation, Node
+    from fotltn.analysis.explain.explanation import Explanation
+    from fotltn.analysis.explain.node import Node
     from fotltn.analysis.violations import Violation
     from fotltn.project.model import Model
 
@@ -46,7 +47,7 @@ class Reasons:
             several = len(self.model.facts.traces) > 1
             trace = f", trace {one.trace}" if several else ""
             print()
-            say(f"{one.rule.name} at {one.place}{trace}", style="bold")
+            say(f"{one.cells.name} at {one.place}{trace}", style="bold")
             wide_console().print(_tree(one.tree))
             if one.influence:
                 print()
@@ -64,15 +65,18 @@ class Reasons:
         return shown
 
     def _explained(self, found: Sequence[tuple[str, Violation]]) -> list[Explanation]:
-        from fotltn.analysis.explain import find_cell, shared_rule, why
+        from fotltn.analysis.error_shares import shared_cells
+        from fotltn.analysis.explain.explanation import why
 
-        subject = replace(self.model.subject, threshold=self.threshold)
         fixed = () if self.flip_given else self.model.given
         explained = []
         for axiom, one in found[: self.count]:
-            rule = shared_rule(self.model.theory.axiom(axiom), subject)
-            cell = find_cell(rule, subject, one.binding, one.time or 0, one.trace)
-            explained.append(why(rule, subject, cell, top=5, fixed=fixed))
+            cells, _ = shared_cells(
+                self.model.theory.axiom(axiom), self.model.tables, self.model.semantics,
+                self.threshold,
+            )  # fmt: skip
+            cell = cells.find(one.binding, one.time or 0, one.trace)
+            explained.append(why(cells, cell, top=5, fixed=fixed))
         return explained
 
 

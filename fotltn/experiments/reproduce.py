@@ -59,9 +59,7 @@ def truth_values(name: str, *, state: str = "truth") -> dict[str, float]:
     model = replace(found.close, predicates={**found.close.predicates, **learned})
     formulas = {a.name: a.formula for a in found.theory.axioms}
     with torch.no_grad():
-        values = axiom_values(
-            formulas, found.theory.signature, model, STABLE_PRODUCT, dtype=torch.float32
-        )
+        values = axiom_values(formulas, model, STABLE_PRODUCT)
     return {n: float(v) for n, v in values.items()}
 
 

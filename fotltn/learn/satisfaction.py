@@ -104,6 +104,6 @@ class Axioms:
         if names not in self._plans or self._plans[names][0] != p:
             formulas = {a.name: a.formula for a in self.theory.axioms if a.name in names}
             semantics = self.semantics if p is None else self.semantics.with_p(p)
-            made = Plans(formulas, self.theory.signature, semantics, 0, self.budget, self.fused)
+            made = Plans(formulas, semantics, 0, self.budget, self.fused)
             self._plans[names] = (p, made)
         return self._plans[names][1]

@@ -197,3 +197,17 @@ class Until(Formula):
     right: Formula
     window: Window
     past: bool
+
+
+#: Every kind of term and of formula that there is, for matches that must cover all of them.
+AnyTerm = Variable | Constant | Number | Apply
+AnyFormula = (
+    Truth | Edge | Atom | Equal | Compare | Not | And | Or | Implies | Quantifier | Shift
+    | Aggregate | Until
+)  # fmt: skip
+
+
+def closed(node: Formula) -> AnyFormula:
+    """The same formula as one of the kinds that there are, so that a match can be exhaustive."""
+    assert isinstance(node, AnyFormula)
+    return node

@@ -88,7 +88,7 @@ class Grounding(nn.Module):
         self.given = self._completed(given, predicates, features or {})
         self.definitions = definitions(self.defined, signature)
         self._plans = {
-            n: Plans({n: checked.formula}, signature, self.defined[n].semantics or semantics, None)
+            n: Plans({n: checked.formula}, self.defined[n].semantics or semantics, None)
             for n, checked in self.definitions.items()
         }
 

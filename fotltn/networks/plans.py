@@ -13,14 +13,11 @@ from fotltn.engine import (
     Compiled,
     InBlocks,
     Prepared,
-    Program,
-    as_given,
-    compile_formulas,
     compiled,
 )
 from fotltn.errors import SemanticsError
+from fotltn.evaluation import compile_for
 from fotltn.logic import core as c
-from fotltn.logic.signature import Signature
 from fotltn.plan.build import BUDGET
 from fotltn.semantics import reference
 from fotltn.semantics.config import Semantics
@@ -34,7 +31,6 @@ class Plans:
 
     Args:
         formulas: by name.
-        signature: of their symbols.
         semantics: what they mean. In log space, values are logarithms, and the equations are
             followed step by step.
         at: a time point, or all.
@@ -46,12 +42,10 @@ class Plans:
     """
 
     formulas: Mapping[str, c.Formula]
-    signature: Signature
     semantics: Semantics
     at: int | None
     budget: int = BUDGET
     fused: bool = False
-    _programs: dict[tuple[bool, ...], Program] = field(default_factory=dict)
     _ready: dict[int, _Ready] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,7 +63,7 @@ class Plans:
             key: a number for the part of data that they are about, under which its plan is kept;
                 None keeps nothing.
         """
-        dtype = precision(tables)
+        dtype = tables.dtype
         if self.semantics.log_space:
             return {name: self._by_equations(name, tables, dtype) for name in self.formulas}
         ready = None if key is None else self._ready.get(key)
@@ -80,16 +74,7 @@ class Plans:
         return ready.run(tables)
 
     def _prepare(self, tables: Tables, dtype: torch.dtype) -> Prepared | InBlocks | Compiled:
-        signature = as_given(self.signature, tables)
-        static = (
-            *(decl.static for decl in signature.predicates.values()),
-            *(decl.static for decl in signature.functions.values()),
-        )
-        if static not in self._programs:
-            self._programs[static] = compile_formulas(
-                self.formulas, signature, self.semantics, at=self.at
-            )
-        program = self._programs[static]
+        program = compile_for(self.formulas, tables, self.semantics, self.at)
         if self.fused:
             return compiled(program.prepare(tables, dtype=dtype, budget=self.budget), tables)
         return program.ready(tables, dtype=dtype, budget=self.budget)
@@ -129,11 +114,3 @@ def _fixed(tables: Tables, dtype: torch.dtype) -> _Fixed:
         (dtype, tables.horizon, dict(tables.sizes), dense, functions, [*facts, *tables.relations]),
         (tables.lengths, *facts.values(), *tables.relations.values()),
     )
-
-
-def precision(tables: Tables) -> torch.dtype:
-    """The type of the first dense table."""
-    for table in tables.predicates.values():
-        if isinstance(table, Tensor) and table.is_floating_point():
-            return table.dtype
-    return torch.get_default_dtype()

@@ -103,7 +103,7 @@ def ground(config: Config, world: World) -> Grounding:
             for g in config.groups
         ]
     return Grounding(
-        signature, world.given, predicates, inputs=inputs, groups=groups, present=world.present,
+        signature, world.given, predicates, inputs=inputs, groups=groups, present=world.given.present,
         semantics=meaning(config),
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _inputs(sort: str, given: InputConfig, world: World, generator: torch.Genera
     found: list[Embeddings | FeatureInputs | Joined] = []
     if given.features and sort in features:
         values = features[sort].values
-        mask = world.present.get(sort)
+        mask = world.given.present.get(sort)
         if given.changes:
             there = present(facts, sort) if mask is None else mask
             values = with_changes(values, there, given.changes)

@@ -56,7 +56,8 @@ def audit_labels(project: Path, *, data: Path | None = None, threshold: float = 
     """
     model = model_of(build(read_config(project, data=data)))
     truth = model.truth
+    unknown = [n for n in model.grounding.learned if n not in model.world.stated.index]
     return audit(
         model.theory, truth, model.semantics, learned=model.grounding.open, labels=truth,
-        dtype=model.dtype, threshold=threshold,
+        unknown=unknown, threshold=threshold,
     )  # fmt: skip

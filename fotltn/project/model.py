@@ -15,19 +15,12 @@ import torch
 from fotltn.analysis.ask import Answer, ask
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import Audit
-from fotltn.analysis.explain import (
-    Explanation,
-    Satisfaction,
-    Subject,
-    TruthOverTime,
-    find_cell,
-    rule_of,
-    satisfaction,
-    truth_over_time,
-    why,
-)
+from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report, Scores, report
+from fotltn.analysis.over_time import TruthOverTime, truth_over_time
 from fotltn.analysis.predictions import predictions
+from fotltn.analysis.satisfaction import Satisfaction, satisfaction
 from fotltn.analysis.violations import (
     Counterexample,
     Violation,
@@ -106,7 +99,6 @@ class Model:
     versions: Mapping[str, str] = field(default_factory=dict)
     trust: Mapping[str, float] | None = None
     _tables: Tables | None = field(default=None, repr=False)
-    _subject: Subject | None = field(default=None, repr=False)
 
     @property
     def theory(self) -> CheckedTheory:
@@ -138,15 +130,9 @@ class Model:
                 self._tables = self.grounding()
         return self._tables
 
-    @property
-    def subject(self) -> Subject:
-        """The tables with names, as explanations take them; made once."""
-        if self._subject is None:
-            self._subject = Subject(
-                self.theory.signature, self.tables, self.semantics, self.facts.name,
-                self.facts.traces, self.dtype,
-            )  # fmt: skip
-        return self._subject
+    def cells(self, axiom: str, *, threshold: float = 0.5) -> Cells:
+        """An axiom at every binding and time."""
+        return cells_of(self.theory.axiom(axiom), self.tables, self.semantics, threshold)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -183,17 +169,16 @@ class Model:
         """
         other = named(semantics) if isinstance(semantics, str) else semantics
         return ask(
-            formula, self.theory.signature, self.tables, other or self.semantics, at=at,
-            dtype=self.dtype, threshold=threshold, names=self.facts.name, traces=self.facts.traces,
+            formula, self.tables, other or self.semantics, at=at, threshold=threshold
         )  # fmt: skip
 
     def satisfaction(self) -> Satisfaction:
         """The degrees of all axioms."""
-        return satisfaction(self.theory, self.subject)
+        return satisfaction(self.theory, self.tables, self.semantics)
 
     def truth_over_time(self, axiom: str) -> TruthOverTime:
         """The truth of an axiom at every binding and time."""
-        return truth_over_time(rule_of(self.theory.axiom(axiom)), self.subject)
+        return truth_over_time(self.cells(axiom))
 
     def why(
         self,
@@ -213,9 +198,9 @@ class Model:
             trace: the name of the trace, or its number.
             fixed: predicates whose facts stay as they are; without, those that are given.
         """
-        rule = rule_of(self.theory.axiom(axiom))
-        cell = find_cell(rule, self.subject, binding, time, trace)
-        return why(rule, self.subject, cell, fixed=self.given if fixed is None else fixed)
+        cells = self.cells(axiom)
+        cell = cells.find(binding, time, trace)
+        return why(cells, cell, fixed=self.given if fixed is None else fixed)
 
     def _repr_html_(self) -> str:
         count = sum(p.numel() for p in self.grounding.parameters())
@@ -227,8 +212,7 @@ class Model:
     def violations(self, axiom: str, *, top: int = 10) -> Violations:
         """The worst violations of an axiom, with their share of its error."""
         return violations(
-            axiom, self.theory, self.tables, self.semantics, self.facts.name, top=top,
-            dtype=self.dtype,
+            self.theory.axiom(axiom), self.tables, self.semantics, top=top
         )  # fmt: skip
 
     def worst(self, top: int = 10) -> tuple[Ranked, ...]:
@@ -258,14 +242,15 @@ class Model:
 
     def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
         """Where an axiom is false, degrees from the threshold on being true."""
-        return counterexample(axiom, self.theory, self.tables, self.facts.name, threshold=threshold)
+        return counterexample(self.theory.axiom(axiom), self.tables, threshold=threshold)
 
     def audit(self, *, threshold: float = 0.5) -> Audit:
         """What the values of the axioms are worth."""
-        labels = self.truth if self.world.stated.total else None
+        stated = self.world.stated
+        unknown = [n for n in self.grounding.learned if n not in stated.index]
         return audit(
-            self.theory, self.tables, self.semantics, learned=self.grounding.open, labels=labels,
-            dtype=self.dtype, threshold=threshold,
+            self.theory, self.tables, self.semantics, learned=self.grounding.open,
+            labels=self.truth if stated.total else None, unknown=unknown, threshold=threshold,
         )  # fmt: skip
 
     def metrics(
@@ -302,10 +287,7 @@ class Model:
 
     def predictions(self, predicates: Sequence[str] | None = None) -> pa.Table:
         """The degrees of predicates as a table of facts; without names, of those learned."""
-        return predictions(
-            self.tables, self.theory.signature, self.facts.name, predicates or self.grounding.open,
-            traces=self.facts.traces if len(self.facts.traces) > 1 else None,
-        )  # fmt: skip
+        return predictions(self.tables, predicates or self.grounding.open)
 
     # --- keeping ----------------------------------------------------------------------------------
 

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
-
 from fotltn.analysis.rules import Rule, rules
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
-from fotltn.grounding.dense import interpretation, present
-from fotltn.grounding.facts import Facts, read_facts
+from fotltn.grounding.dense import interpretation
+from fotltn.grounding.facts import read_facts
 from fotltn.grounding.frames import Source
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
 from fotltn.logic.signature import Signature
@@ -30,20 +28,17 @@ class Evidence:
 
     Args:
         theory: the rules.
-        facts: names of traces and entities.
         tables: what is stated of all predicates; what is not stated is false.
-        present: for sorts whose entities come and go, where they are present, with axes (trace,
-            entity, time).
         parts: the traces for "train", "validation" and "test", if the project says which.
-        warnings: what was odd.
+        theory_warnings: what is odd in the theory.
+        fact_warnings: what is odd in the facts.
     """
 
     theory: CheckedTheory
-    facts: Facts
     tables: Tables
-    present: Mapping[str, Tensor]
     parts: Mapping[str, tuple[int, ...]]
-    warnings: tuple[Diagnostic, ...]
+    theory_warnings: tuple[Diagnostic, ...]
+    fact_warnings: tuple[Diagnostic, ...]
 
     def rules(
         self,
@@ -73,8 +68,8 @@ class Evidence:
         traces = self._traces(part)
         return (
             rules(
-                [axiom], signature, self.tables, present=self.present, traces=traces,
-                semantics=semantics, threshold=threshold, resamples=resamples, seed=seed,
+                [axiom], self.tables, traces=traces, semantics=semantics, threshold=threshold,
+                resamples=resamples, seed=seed,
             )[0]
             for axiom in axioms
         )  # fmt: skip
@@ -108,9 +103,8 @@ def of_project(project: Path, *, data: Path | None = None, theory: Path | None =
         config = replace(config, theory=str(theory.absolute()))
     built = build(config)
     world = built.world
-    warnings = (*world.theory.warnings, *world.facts.warnings)
-    tables = model_of(built).truth
-    return Evidence(world.theory, world.facts, tables, _present(world.facts), world.parts, warnings)
+    warnings = (world.theory.warnings, world.facts.warnings)
+    return Evidence(world.theory, model_of(built).truth, world.parts, *warnings)
 
 
 def of_facts(
@@ -137,8 +131,7 @@ def of_facts(
     names = {sort: tuple(n for own, n in sorts if own == sort) for sort, _ in sorts}
     found = replace(found, present=names)
     tables = interpretation(found, checked.signature, sparse=True)
-    warnings = (*checked.warnings, *found.warnings)
-    return Evidence(checked, found, tables, _present(found), {}, warnings)
+    return Evidence(checked, tables, {}, checked.warnings, found.warnings)
 
 
 def _sort(name: str, signature: Signature) -> str:
@@ -150,10 +143,6 @@ def _sort(name: str, signature: Signature) -> str:
     if len(decl.sorts) != 1:
         raise DataError(f"presence takes a predicate of one entity, not '{name}'")
     return decl.sorts[0]
-
-
-def _present(facts: Facts) -> dict[str, Tensor]:
-    return {sort: present(facts, sort) for sort in {*facts.local, *facts.present}}
 
 
 def _rule(text: str, signature: Signature) -> CheckedAxiom:

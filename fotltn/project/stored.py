@@ -15,7 +15,7 @@ from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.project.config import Config
-from fotltn.project.world import World, device_of, moved, to_device
+from fotltn.project.world import World, device_of, to_device
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import Theory
@@ -37,7 +37,7 @@ def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors |= {f"functions/{n}": t for n, t in world.given.functions.items()}
     tensors |= {f"relations/{n}": t for n, t in world.given.relations.items()}
     tensors |= {f"features/{n}": f.values for n, f in world.features.items()}
-    tensors |= {f"present/{n}": mask for n, mask in world.present.items()}
+    tensors |= {f"present/{n}": mask for n, mask in world.given.present.items()}
     for kind, labels in (("stated", world.stated), ("train", world.labels), ("test", world.test)):
         if labels is not None:
             tensors |= {f"{kind}/{n}/index": t for n, t in labels.index.items()}
@@ -93,6 +93,9 @@ def unpack_world(
         below(tensors, "functions/"),
         {s: {n: i for i, n in enumerate(names)} for s, names in facts.entities.items()},
         below(tensors, "relations/"),
+        signature=theory.signature,
+        names=facts.names,
+        present=below(tensors, "present/"),
     )
     features = {
         s: Features(tuple(names), tensors[f"features/{s}"])
@@ -100,10 +103,9 @@ def unpack_world(
     }
     read = partial(_labels, tensors, theory, facts)
     return World(
-        source, theory, facts, features, moved(model, device),
+        source, theory, facts, features, model.to(device),
         to_device(read("stated"), device), to_device(read("train"), device),
         to_device(read("test"), device) if domain["test"] else None,
-        present=below(tensors, "present/"),
     )  # fmt: skip
 
 

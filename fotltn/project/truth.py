@@ -44,8 +44,7 @@ def stated_model(world: World, grounding: Grounding, dtype: torch.dtype) -> Tabl
             semantics = grounding.defined[name].semantics or grounding.semantics
             with torch.no_grad():
                 value = evaluate_parts(
-                    {name: checked.formula}, world.theory.signature, model, semantics,
-                    dtype=dtype, at=None,
+                    {name: checked.formula}, model, semantics, at=None
                 )[name]  # fmt: skip
             table = arranged(value, checked.free, model)
             model = replace(model, predicates={**model.predicates, name: table})

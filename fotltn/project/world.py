@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.errors import did_you_mean, listing
-from fotltn.grounding.dense import interpretation, present
+from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.frames import Source
@@ -43,7 +43,6 @@ class World:
         test: those for testing; None if there are none.
         watched: those to watch while training; None if there are none of their own.
         parts: the traces for "train", "validation" and "test", if a table says which these are.
-        present: for sorts whose entities come and go, where these are: (trace, entity, time).
     """
 
     source: Theory
@@ -56,7 +55,6 @@ class World:
     test: Labels | None
     watched: Labels | None = None
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    present: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,11 +118,9 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     made = set(computed(config, signature))
     given = replace(truth, predicates={n: t for n, t in truth.predicates.items() if n not in made})
     return World(
-        source, theory, facts, features, moved(given, device), to_device(every, device),
+        source, theory, facts, features, given.to(device), to_device(every, device),
         to_device(train, device), None if test is None else to_device(test, device),
         None if watched is None else to_device(watched, device), parts,
-        {sort: present(facts, sort) for sort in signature.sorts
-         if sort in facts.local or sort in facts.present},
     )  # fmt: skip
 
 
@@ -250,29 +246,6 @@ def in_precision(config: Config) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def moved(model: Tables, device: torch.device) -> Tables:
-    """Tables on a device."""
-    if device.type == "cpu":
-        return model
-
-    def table(given: Tensor) -> Tensor:
-        return given.to(device)
-
-    predicates = {
-        n: table(t)
-        if isinstance(t, Tensor)
-        else replace(t, index=table(t.index), value=table(t.value))
-        for n, t in model.predicates.items()
-    }
-    return replace(
-        model,
-        lengths=table(model.lengths),
-        predicates=predicates,
-        functions={n: table(t) for n, t in model.functions.items()},
-        relations={n: table(t) for n, t in model.relations.items()},
-    )
 
 
 def to_device(given: Labels, device: torch.device) -> Labels:

@@ -13,7 +13,7 @@ from fotltn.report.look import BLUE, ORANGE, drawing, error_colours, whole_ticks
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fotltn.analysis.explain import Row, TruthOverTime
+    from fotltn.analysis.over_time import Row, TruthOverTime
 
 _NAME = 28  # characters of a binding that a heat map shows
 

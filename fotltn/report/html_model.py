@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fotltn.analysis.audit_data import Audit, AxiomAudit, Finding
-from fotltn.analysis.explain import Subject, rule_of, truth_over_time
 from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
+from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.violations import Violations
 from fotltn.learn.fit import Epoch
 from fotltn.project.model import Model
@@ -163,26 +162,20 @@ def model_content(
     """
     total = len(model.theory.axioms)
     audit = model.audit(threshold=threshold) if model.theory.axioms else None
-    subject = Subject(
-        model.theory.signature, model.tables, model.semantics, model.facts.name,
-        traces=model.facts.traces, dtype=model.dtype, threshold=threshold,
-    )  # fmt: skip
     axioms = []
     for i, axiom in enumerate(model.theory.axioms):
         if on_step is not None:
             on_step(i, total)
         assert audit is not None
-        rule = rule_of(axiom)
-        cells = math.prod(
-            (model.tables.batch, model.tables.horizon, *map(model.tables.size, rule.axes))
-        )
-        heat = truth_over_time(rule, subject) if cells <= MAX_CELLS else None
+        cells = model.cells(axiom.name, threshold=threshold)
+        number = cells.rows * model.tables.horizon
+        heat = truth_over_time(cells) if number <= MAX_CELLS else None
         axioms.append(
             AxiomContent(
                 audit.axiom(axiom.name),
                 axiom.source,
                 tuple(f for f in audit.warnings if f.axiom == axiom.name),
-                cells,
+                number,
                 None if heat is None else band(heat),
                 None if heat is None else worst(heat, _ROWS),
                 model.violations(axiom.name, top=top),

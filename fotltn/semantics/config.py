@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from fotltn.errors import SemanticsError, did_you_mean, listing
+from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 
 
 class Negation(StrEnum):
@@ -215,5 +215,10 @@ def check_threshold(threshold: float | None, semantics: Semantics) -> None:
         return
     if not semantics.boolean:
         raise SemanticsError(f"a threshold goes with the semantics 'crisp', not '{semantics.name}'")
+    check_share(threshold)
+
+
+def check_share(threshold: float) -> None:
+    """Refuse a threshold under which everything, or nothing, is true."""
     if not 0 < threshold <= 1:
-        raise SemanticsError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+        raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")

@@ -91,7 +91,10 @@ def interpret(
         for place, sort in enumerate(signature.relations[name].sorts):
             _in_range(f"relation '{name}', place {place + 1}", table[:, place], plain.get(sort))
     device = next((t.device for t in tables.values()), torch.device("cpu"))
-    model = Tables(plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors)
+    model = Tables(
+        plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors,
+        signature=signature,
+    )  # fmt: skip
     for sort, names in numbers.items():
         for name, number in names.items():
             if sort in plain and not 0 <= number < plain[sort] and _constant_used(used, name, sort):

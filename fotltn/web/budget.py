@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import MAX_CELLS
-from fotltn.analysis.explain import Rule, Subject
-from fotltn.engine import as_given, compile_formulas, sizes_of
+from fotltn.engine import sizes_of
 from fotltn.errors import LimitError
+from fotltn.evaluation import compile_for
 from fotltn.plan.cost import dense_cost
 
 #: The most operations; some seconds on one core.
@@ -17,28 +18,25 @@ MAX_OPERATIONS = 2 * 10**10
 _BYTES = 9  # of a cell of a heat map: its degree, its truth, and room to sort
 
 
-def check_cost(rule: Rule, subject: Subject, budget: int) -> None:
+def check_cost(cells: Cells, budget: int) -> None:
     """Refuse a formula whose heat map would take too much memory or time.
 
     Args:
-        rule: the formula.
-        subject: the data.
+        cells: of the formula.
         budget: bytes for its values, and again for intermediate results.
 
     Raises:
         LimitError: with what it would need.
     """
-    model = subject.tables
-    cells = math.prod(model.size(a) for a in rule.axes) * model.batch
-    cells *= model.horizon if rule.timed else 1
-    if cells * _BYTES > budget:
-        over = " × ".join(f"{model.size(a):,}" for a in rule.axes)
+    model, number = cells.tables, cells.rows * cells.columns
+    if number * _BYTES > budget:
+        over = " × ".join(f"{size:,}" for size in cells.sizes)
         raise LimitError(
-            f"the values of this formula need {cells * _BYTES:,} bytes ({over} bindings, "
+            f"the values of this formula need {number * _BYTES:,} bytes ({over} bindings, "
             f"{model.horizon:,} times, {model.batch:,} traces), more than the budget of "
             f"{budget:,}; use fewer variables, or start with a larger --budget"
         )
-    operations = _operations(rule, subject, budget)
+    operations = _operations(cells, budget)
     if operations > MAX_OPERATIONS:
         raise LimitError(
             f"this formula needs about {operations:,} operations; at most {MAX_OPERATIONS:,} "
@@ -46,22 +44,22 @@ def check_cost(rule: Rule, subject: Subject, budget: int) -> None:
         )
 
 
-def _operations(rule: Rule, subject: Subject, budget: int) -> int:
+def _operations(cells: Cells, budget: int) -> int:
     """Those of degrees by the engine, and those of truth by the dense evaluator.
 
     Raises:
         LimitError: intermediate results of one of the two need more than the budget.
     """
-    model, semantics = subject.tables, subject.semantics
-    sizes, parts = sizes_of(model, subject.dtype), 1
-    if rule.axes:  # a heat map is computed a part of the first axis at a time
-        each = model.batch * model.horizon * math.prod(model.size(a) for a in rule.axes[1:])
-        size = model.size(rule.axes[0])
+    model, semantics = cells.tables, cells.semantics
+    sizes, parts = sizes_of(model, model.dtype), 1
+    if cells.axes:  # a heat map is computed a part of the first axis at a time
+        each = model.batch * model.horizon * math.prod(model.size(a) for a in cells.axes[1:])
+        size = model.size(cells.axes[0])
         width = max(1, min(size, MAX_CELLS // max(1, each)))
         if width < size:
-            sizes, parts = sizes.cut(rule.axes[0], width), -(-size // width)
+            sizes, parts = sizes.cut(cells.axes[0], width), -(-size // width)
     by_equations = semantics.boolean or semantics.log_space
-    flops, held = dense_cost(rule.body, sizes if by_equations else replace(sizes, width=1))
+    flops, held = dense_cost(cells.body, sizes if by_equations else replace(sizes, width=1))
     if held > budget:
         raise LimitError(
             f"this formula needs {held:,} bytes for its parts, more than the budget of {budget:,}; "
@@ -69,8 +67,5 @@ def _operations(rule: Rule, subject: Subject, budget: int) -> int:
         )
     if by_equations:
         return 2 * parts * flops
-    signature = as_given(subject.signature, model)
-    plan = compile_formulas({"": rule.body}, signature, semantics, at=None).plan(
-        sizes, budget=budget
-    )
+    plan = compile_for({"": cells.body}, model, semantics, None).plan(sizes, budget=budget)
     return parts * (flops + sum(step.flops for step in plan.steps))

@@ -87,7 +87,7 @@ async def _predicate(desk: Desk, name: str) -> dict[str, Any]:
             return found
         key = ("distance", name)
         found["distance"], found["decided"] = await desk.work.get(
-            key, lambda: _distance(one, other, desk.sides[0].subject.threshold)
+            key, lambda: _distance(one, other, desk.sides[0].threshold)
         )
     return found
 

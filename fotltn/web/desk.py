@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import axiom_values, over_traces, two_valued
-from fotltn.analysis.explain import (
-    Explanation,
-    Rule,
-    Subject,
-    TruthOverTime,
-    rule_of,
-    truth_over_time,
-    why,
-)
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.evaluate_cells import over_traces
+from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report
+from fotltn.analysis.over_time import TruthOverTime, truth_over_time
 from fotltn.errors import FotError, did_you_mean, listing
 from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
@@ -31,7 +25,6 @@ from fotltn.syntax.theory import PredicateDecl
 from fotltn.web.answers import RefusedError
 from fotltn.web.budget import check_cost
 from fotltn.web.inspected import Inspected
-from fotltn.web.layout import Layout
 from fotltn.web.rows import Table, difference, predictions
 from fotltn.web.work import PATIENCE, Lane, Work
 
@@ -45,14 +38,12 @@ class Seen:
 
     Args:
         heat: truth over bindings and time.
-        layout: what the rows are.
         value: the degree of the whole formula; None if it has free variables.
         count: the cells that count.
         violated: those of them that are false in two-valued logic.
     """
 
     heat: TruthOverTime
-    layout: Layout
     value: float | None
     count: int
     violated: int
@@ -124,7 +115,7 @@ class Desk:
     def warm(self) -> None:
         """Evaluate something small, so that what evaluation needs is loaded before it is needed."""
         for side in self.sides:
-            self._value(side.subject, c.Truth(True))
+            self._value(side, c.Truth(True))
 
     def start(self) -> None:
         """Begin with what the first page needs."""
@@ -183,16 +174,9 @@ class Desk:
         return await self.work.get(("apart", name), lambda: difference(one.heat, other.heat))
 
     def _see(self, side: int, axiom: CheckedAxiom) -> Seen:
-        subject = self.sides[side].subject
         try:
-            model = subject.tables
-            if subject.semantics.boolean:
-                model = two_valued(model, subject.threshold)
-            value = axiom_values(
-                {"": axiom.formula}, subject.signature, model, subject.semantics,
-                dtype=subject.dtype,
-            )[""]  # fmt: skip
-            found = _seen(rule_of(axiom), subject, float(value))
+            cells = self.sides[side].cells(axiom)
+            found = _seen(cells, cells.value())
         except FotError as error:
             self.standings[side, axiom.name] = error.diagnostics[0].message
             raise
@@ -214,11 +198,11 @@ class Desk:
             fixed: whether only what is learned may be changed.
         """
         given = self.sides[side].given if fixed else ()
-        layout = seen.layout
+        cells = seen.heat.cells
         return await self.work.get(
             ("cell", key, side, place, fixed),
             lambda: why(
-                layout.rule, layout.subject, layout.cell(place.row, place.time), top=INFLUENCES,
+                cells, cells.cell(place.row, place.time), top=INFLUENCES,
                 fixed=given,
             ),
             lane=Lane.TYPED if key[0] == "typed" else Lane.PAGES,
@@ -246,11 +230,11 @@ class Desk:
         Raises:
             LimitError: the formula, or its heat map, would take too much.
         """
-        subject, checked = self._apart(typed.side), typed.checked
+        side, checked = self.sides[typed.side], typed.checked
 
         def job() -> float | None:
-            check_cost(rule_of(checked), subject, self.budget)
-            return None if checked.free else self._value(subject, checked.formula)
+            check_cost(side.cells(checked), self.budget)
+            return None if checked.free else self._value(side, checked.formula)
 
         return await self.work.get(("value", typed.side, typed.text), job, lane=Lane.TYPED)
 
@@ -259,21 +243,16 @@ class Desk:
         value = await self.value(typed)
         return await self.work.get(
             ("map", typed.side, typed.text),
-            lambda: _seen(rule_of(typed.checked), self._apart(typed.side), value),
+            lambda: _seen(self.sides[typed.side].cells(typed.checked), value),
             lane=Lane.MAPS,
         )
 
-    def _apart(self, side: int) -> Subject:
-        """The data for what is typed: a subject keeps what it computes, and typing has no end."""
-        return replace(self.sides[side].subject, _kept={})
-
-    def _value(self, subject: Subject, formula: c.Formula) -> float:
-        semantics = subject.semantics
+    def _value(self, side: Inspected, formula: c.Formula) -> float:
         found = evaluate_core(
-            formula, subject.tables, semantics, dtype=subject.dtype, at=0, budget=self.budget,
-            threshold=subject.threshold if semantics.boolean else None,
+            formula, side.tables, side.semantics, dtype=side.tables.dtype, at=0, budget=self.budget,
+            threshold=side.threshold if side.semantics.boolean else None,
         ).tensor[..., 0]  # fmt: skip
-        return float(over_traces(found.expand(subject.tables.batch), semantics))
+        return float(over_traces(found.expand(side.tables.batch), side.semantics))
 
     # --- predicates ---------------------------------------------------------------------------
 
@@ -287,8 +266,7 @@ class Desk:
         signature = inspected.theory.signature
         arguments = tuple(f.Var(v) for v in _variables(decl, signature.constants))
         checked = check_formula(f.Atom(name, arguments), signature)
-        layout = Layout(rule_of(checked), inspected.subject)
-        return predictions(layout, name, inspected.train, inspected.test)
+        return predictions(inspected.cells(checked), name, inspected.train, inspected.test)
 
     async def metrics(self, side: int) -> Report | None:
         """How good predictions are on facts that were held back; None without any."""
@@ -298,7 +276,7 @@ class Desk:
         model = self.sides[side].model
         if model is None:
             return None
-        return model.metrics(threshold=self.sides[side].subject.threshold)
+        return model.metrics(threshold=self.sides[side].threshold)
 
 
 def _variables(decl: PredicateDecl, taken: Collection[str]) -> list[str]:
@@ -308,9 +286,9 @@ def _variables(decl: PredicateDecl, taken: Collection[str]) -> list[str]:
     return list(itertools.islice(free, len(decl.sorts)))
 
 
-def _seen(rule: Rule, subject: Subject, value: float | None) -> Seen:
-    heat = truth_over_time(rule, subject)
-    return Seen(heat, Layout(rule, subject), value, heat.count, heat.violated)
+def _seen(cells: Cells, value: float | None) -> Seen:
+    heat = truth_over_time(cells)
+    return Seen(heat, value, heat.count, heat.violated)
 
 
 def _standing(seen: Seen) -> Standing:
@@ -319,16 +297,20 @@ def _standing(seen: Seen) -> Standing:
 
 
 def _worst(seen: Seen) -> tuple[int, int, str] | None:
-    """The cell with the lowest degree; of equal ones that of the first trace, time and binding."""
-    values, bindings = seen.heat.values, max(1, seen.layout.bindings)
-    lowest = values.nan_to_num(nan=1.0).amin() if values.numel() else torch.tensor(1.0)
-    if lowest >= 1:
+    """The weakest violation; if there is none, the weakest cell that is not fully true."""
+    heat, cells = seen.heat, seen.heat.cells
+    degrees = heat.values.nan_to_num(nan=1.0)
+    if seen.violated:
+        degrees = torch.where(heat.truth == 0, degrees, torch.inf)
+    lowest = degrees.amin() if degrees.numel() else torch.tensor(1.0)
+    if not seen.violated and lowest >= 1:
         return None
-    rows, times = (values == lowest).nonzero().T
-    first = ((rows // bindings * values.shape[1] + times) * bindings + rows % bindings).argmin()
+    rows, times = (degrees == lowest).nonzero().T
+    bindings = max(1, cells.bindings)
+    first = ((rows // bindings * degrees.shape[1] + times) * bindings + rows % bindings).argmin()
     row, time = int(rows[first]), int(times[first])
-    where = [f"{v} = {e}" for v, e in seen.layout.binding(row).items()]
-    where += [f"time {time}"] if len(seen.heat.times) > 1 else []
-    trace = seen.layout.trace(row)
+    where = [f"{v} = {e}" for v, e in cells.binding(cells.cell(row, 0)).items()]
+    where += [f"time {time}"] if len(heat.times) > 1 else []
+    trace = cells.trace_of(row)
     where += [] if trace is None else [f"trace {trace}"]
     return row, time, ", ".join(where)

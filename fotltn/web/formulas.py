@@ -56,15 +56,15 @@ async def formula(desk: Desk, request: Request) -> Response:
         return _page(desk, request, here, given, messages)
     sort = given.choice("sort", ("violation", "name"), "violation")
     order = seen.heat.order if sort == "violation" else seen.heat.order.sort().values
-    listed = chosen(order, seen.layout, here.trace, given.text("find"))
+    listed = chosen(order, seen.heat.cells, here.trace, given.text("find"))
     if form == "bytes":
         return part(seen, listed, given)
     side = desk.sides[here.side]
     content = {
         "text": text,
         "model": side.name,
-        "semantics": side.subject.semantics.name,
-        "threshold": side.subject.threshold,
+        "semantics": side.semantics.name,
+        "threshold": side.threshold,
         "trace": None if here.trace is None else side.facts.traces[here.trace],
         **_summary(seen),
         **rows(seen, listed, given),
@@ -77,7 +77,7 @@ async def formula(desk: Desk, request: Request) -> Response:
         "title": "",
         "url": "/formula" + query({"format": "bytes", **kept, **narrowed}),
         "open": "/formula/cell" + query(kept),
-        "first": opening(seen.layout, listed, len(seen.heat.times), seen.heat.bytes),
+        "first": opening(seen.heat.cells, listed, len(seen.heat.times), seen.heat.bytes),
         "hue": "--bad" if seen.value is not None else "--blue",
         "reversed": seen.value is None,
     }
@@ -116,7 +116,7 @@ def _summary(seen: Seen) -> dict[str, Any]:
         "count": seen.count,
         "violated": seen.violated,
         "rate": seen.rate,
-        "variables": list(seen.layout.rule.variables),
+        "variables": list(seen.heat.cells.variables),
     }
 
 

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from fotltn.analysis.explain import Subject
+from fotltn.analysis.cells import Cells, cells_of
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.labels import Labels
-from fotltn.logic.check import CheckedTheory, check
+from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory, check
 from fotltn.project.find import find_model
 from fotltn.project.model import Model
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
+from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import load_theory
 
 
@@ -26,7 +25,9 @@ class Inspected:
     Args:
         name: what pages call it.
         theory: declarations and axioms.
-        subject: the tables, with the names of what is in them and the meaning of formulas.
+        tables: what is looked at.
+        semantics: what gives formulas their degrees.
+        threshold: the degree from which on a fact is true in two-valued logic.
         facts: the names of traces and entities.
         learned: the predicates whose degrees are predictions; none if all are facts.
         train: labels that were learned from, if any.
@@ -36,7 +37,9 @@ class Inspected:
 
     name: str
     theory: CheckedTheory
-    subject: Subject
+    tables: Tables
+    semantics: Semantics
+    threshold: float
     facts: Facts
     learned: tuple[str, ...] = ()
     train: Labels | None = None
@@ -50,15 +53,14 @@ class Inspected:
             return ()
         return tuple(n for n in self.theory.signature.predicates if n not in self.learned)
 
+    def cells(self, formula: CheckedAxiom | CheckedFormula) -> Cells:
+        """The cells of an axiom or a formula."""
+        return cells_of(formula, self.tables, self.semantics, self.threshold)
+
     def same_world(self, other: Inspected) -> bool:
         """Whether both are about the same traces, entities and times, in the same order."""
         mine, theirs = self.facts, other.facts
-        return (
-            mine.traces == theirs.traces
-            and mine.entities == theirs.entities
-            and mine.local == theirs.local
-            and mine.lengths == theirs.lengths
-        )
+        return mine.names == theirs.names and mine.lengths == theirs.lengths
 
 
 def of_model(
@@ -75,12 +77,8 @@ def of_model(
     """
     model = find_model(path)
     meaning = _meaning(semantics or model.semantics, p)
-    subject = Subject(
-        model.theory.signature, model.tables, meaning, model.facts.name,
-        traces=model.facts.traces, dtype=model.dtype, threshold=threshold,
-    )  # fmt: skip
     return Inspected(
-        path.resolve().name, model.theory, subject, model.facts, model.grounding.open,
+        path.resolve().name, model.theory, model.tables, meaning, threshold, model.facts, model.grounding.open,
         model.world.labels, model.world.test, model,
     )  # fmt: skip
 
@@ -101,18 +99,10 @@ def of_facts(
     """
     checked = check(load_theory(theory))
     found = read_facts(facts, checked.signature, horizon=horizon)
-    dtype = torch.float64
-    subject = Subject(
-        checked.signature,
-        interpretation(found, checked.signature, dtype=dtype, sparse=True),
-        _meaning(semantics or STABLE_PRODUCT, p),
-        found.name,
-        traces=found.traces,
-        dtype=dtype,
-        threshold=threshold,
-    )
+    tables = interpretation(found, checked.signature, sparse=True)
+    meaning = _meaning(semantics or STABLE_PRODUCT, p)
     name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"
-    return Inspected(name, checked, subject, found)
+    return Inspected(name, checked, tables, meaning, threshold, found)
 
 
 def _meaning(semantics: Semantics, p: float | None) -> Semantics:

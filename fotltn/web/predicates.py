@@ -52,12 +52,12 @@ async def predicate(desk: Desk, request: Request) -> Response:
     both = desk.comparable and name in desk.sides[1 - here.side].theory.signature.predicates
     order = (await desk.table(by, name)).order if both and by != here.side else table.order
     order = order if sort == "error" else order.sort().values
-    chosen_rows = chosen(order, table.layout, here.trace, given.text("find"))
+    chosen_rows = chosen(order, table.cells, here.trace, given.text("find"))
     start, show = given.number("from", 0), given.choice("show", SHOWN, SHOWN[0])
     if wants(request) == "bytes":
         numbers = chosen_rows[start : start + given.number("count", PART, MAX_ROWS, least=1)]
         cells = table.prediction_bytes if show == SHOWN[0] else table.label_bytes
-        body = packed(table.layout, numbers, start, len(chosen_rows), cells(numbers))
+        body = packed(table.cells, numbers, start, len(chosen_rows), cells(numbers))
         return Response(body, media_type="application/octet-stream")
     numbers = chosen_rows[start : start + given.number("count", ROWS, MAX_ROWS, least=1)]
     narrowed = {
@@ -86,7 +86,7 @@ async def predicate(desk: Desk, request: Request) -> Response:
         **frame(desk, request, here),
         "panels": _panels(desk, name, here.side, tables, chosen_rows, narrowed),
         "times": table.values.shape[1],
-        "letters": max((len(table.layout.label(r)) for r in chosen_rows[:40].tolist()), default=4),
+        "letters": max((len(table.cells.label(r)) for r in chosen_rows[:40].tolist()), default=4),
         "sort_names": sorts,
     }
     return answer(request, "predicate.html", content, more)
@@ -121,7 +121,7 @@ def _panels(
                 "title": title,
                 "url": base + query({"format": "bytes", "show": show, **kept}),
                 "open": f"{base}/row" + query({"model": one + 1}),
-                "first": opening(table.layout, listed, times, cells),
+                "first": opening(table.cells, listed, times, cells),
                 "hue": hue,
                 "reversed": True,
             }
@@ -131,14 +131,14 @@ def _panels(
 
 def _row(table: Table, row: int) -> dict[str, Any]:
     """A row with its degrees and labels over time."""
-    threshold = table.layout.subject.threshold
+    threshold = table.cells.threshold
     values, labels = table.values[row].tolist(), table.labels[row].tolist()
     stated = [None if v == NONE else v / 254 for v in labels]
     both = [(v, s) for v, s in zip(values, stated, strict=True) if s is not None and v == v]
     return {
         "row": row,
-        "trace": table.layout.trace(row),
-        "binding": table.layout.binding(row),
+        "trace": table.cells.trace_of(row),
+        "binding": table.cells.binding(table.cells.cell(row, 0)),
         "error": float(table.errors[row]) if both else None,
         "labelled": len(both),
         "wrong": sum((v >= threshold) != (s >= 0.5) for v, s in both),
@@ -154,14 +154,14 @@ async def predicate_row(desk: Desk, request: Request) -> Response:
     name, here = request.path_params["name"], where(desk, given)
     decl = desk.predicate(here.side, name)
     table = await desk.table(here.side, name)
-    row = given.number("row", 0, table.layout.rows - 1)
+    row = given.number("row", 0, table.cells.rows - 1)
     time = given.number("time", 0, table.values.shape[1] - 1)
     content = {
         "predicate": name,
         "static": decl.static,
         "model": desk.sides[here.side].name,
         "time": time,
-        "threshold": table.layout.subject.threshold,
+        "threshold": table.cells.threshold,
         **_row(table, row),
     }
     both = desk.comparable and name in desk.sides[1 - here.side].theory.signature.predicates

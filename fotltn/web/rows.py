@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fotltn.analysis.explain import TruthOverTime
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.over_time import TruthOverTime
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
-from fotltn.web.layout import Layout
 
 #: The byte of a cell that does not count.
 NONE = 255
@@ -42,9 +42,9 @@ class Table:
     """The predictions of a predicate, and the labels beside them, with axes (row, time).
 
     Args:
-        layout: what the rows are.
+        cells: whose bindings the rows are.
         values: degrees; NaN beyond the end of a trace.
-        cells: degrees as bytes.
+        shades: degrees as bytes.
         labels: true as 254, false as 0, and 255 where nothing is stated.
         tested: where the label was held back for testing.
         errors: for each row the mean distance of prediction and label.
@@ -53,9 +53,9 @@ class Table:
         held_back: how many of them are for testing.
     """
 
-    layout: Layout
+    cells: Cells
     values: Tensor
-    cells: Tensor
+    shades: Tensor
     labels: Tensor
     tested: Tensor
     errors: Tensor
@@ -65,7 +65,7 @@ class Table:
 
     def prediction_bytes(self, rows: Tensor) -> bytes:
         """Predictions of rows as bytes."""
-        found: bytes = self.cells[rows].numpy().tobytes()
+        found: bytes = self.shades[rows].numpy().tobytes()
         return found
 
     def label_bytes(self, rows: Tensor) -> bytes:
@@ -76,15 +76,15 @@ class Table:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        held = (self.values, self.cells, self.labels, self.tested, self.errors, self.order)
+        held = (self.values, self.shades, self.labels, self.tested, self.errors, self.order)
         return sum(t.numel() * t.element_size() for t in held)
 
 
-def predictions(layout: Layout, predicate: str, train: Labels | None, test: Labels | None) -> Table:
+def predictions(cells: Cells, predicate: str, train: Labels | None, test: Labels | None) -> Table:
     """The degrees of a predicate as rows.
 
     Args:
-        layout: of a rule that is the predicate with a variable for each argument.
+        cells: of a formula that is the predicate with a variable for each argument.
         predicate: its name.
         train: labels that were learned from.
         test: labels that were held back.
@@ -92,42 +92,42 @@ def predictions(layout: Layout, predicate: str, train: Labels | None, test: Labe
     Raises:
         LimitError: there are too many cells.
     """
-    model = layout.subject.tables
+    model = cells.tables
     shape = model.table(predicate).shape
     times = shape[-1] if shape[-1] == 1 else model.horizon
-    if layout.rows * times > MAX_CELLS:
+    if cells.rows * times > MAX_CELLS:
         raise LimitError(
-            f"'{predicate}' has {layout.rows * times:,} degrees; at most {MAX_CELLS:,} are shown "
+            f"'{predicate}' has {cells.rows * times:,} degrees; at most {MAX_CELLS:,} are shown "
             "(fotltn predict writes all of them to a file)"
         )
     dense = model.predicate(predicate).detach().float().cpu()
-    values = dense.expand(model.batch, *layout.sizes, times).reshape(layout.rows, times).clone()
+    values = dense.expand(model.batch, *cells.sizes, times).reshape(cells.rows, times).clone()
     if times > 1:
-        beyond = ~model.inside.cpu().repeat_interleave(layout.bindings, 0)
+        beyond = ~model.inside.cpu().repeat_interleave(cells.bindings, 0)
         values[beyond] = torch.nan
     labels = torch.full(values.shape, NONE, dtype=torch.uint8)
     tested = torch.zeros(values.shape, dtype=torch.bool)
     for given, held_back in ((train, False), (test, True)):
         if given is not None and predicate in given.index:
             index = given.index[predicate].cpu()
-            place = (_row(index, layout), index[-1] if times > 1 else 0)
+            place = (_row(index, cells), index[-1] if times > 1 else 0)
             labels[place] = _bytes(given.truth[predicate].float().cpu())
             tested[place] = held_back
     stated = labels != NONE
     far = torch.where(stated, (values - labels.float() / 254).abs().nan_to_num(), 0.0)
     errors = far.sum(-1) / stated.sum(-1).clamp(min=1)
-    there = _existing(layout)
+    there = _existing(cells)
     order = there[errors[there].argsort(descending=True, stable=True)]
     return Table(
-        layout, values, _bytes(values), labels, tested, errors, order, int(stated.sum()),
+        cells, values, _bytes(values), labels, tested, errors, order, int(stated.sum()),
         int(tested.sum()),
     )  # fmt: skip
 
 
-def _row(index: Tensor, layout: Layout) -> Tensor:
+def _row(index: Tensor, cells: Cells) -> Tensor:
     """The rows of facts, from their traces and arguments."""
     row = index[0]
-    for place, size in enumerate(layout.sizes):
+    for place, size in enumerate(cells.sizes):
         row = row * size + index[1 + place]
     return row
 
@@ -138,17 +138,20 @@ def _bytes(values: Tensor) -> Tensor:
     return found.to(torch.uint8)
 
 
-def _existing(layout: Layout) -> Tensor:
+def _existing(cells: Cells) -> Tensor:
     """The rows whose entities all exist in their trace."""
-    subject = layout.subject
-    found = torch.ones(subject.tables.batch, *layout.sizes, dtype=torch.bool)
-    for place, axis in enumerate(layout.rule.axes):
+    tables = cells.tables
+    found = torch.ones(tables.batch, *cells.sizes, dtype=torch.bool)
+    for place, axis in enumerate(cells.axes):
         there = [
-            [subject.names(str(axis.sort), t, i) is not None for i in range(layout.sizes[place])]
-            for t in range(subject.tables.batch)
+            [
+                tables.names.entity(str(axis.sort), t, i) is not None
+                for i in range(cells.sizes[place])
+            ]
+            for t in range(tables.batch)
         ]
         shape = [1] * found.dim()
-        shape[0], shape[1 + place] = subject.tables.batch, layout.sizes[place]
+        shape[0], shape[1 + place] = tables.batch, cells.sizes[place]
         found &= torch.tensor(there, dtype=torch.bool).reshape(shape)
     return found.reshape(-1).nonzero().squeeze(-1)
 
@@ -156,12 +159,12 @@ def _existing(layout: Layout) -> Tensor:
 # --- which rows, and how they travel ----------------------------------------------------------
 
 
-def chosen(order: Tensor, layout: Layout, trace: int | None, find: str | None) -> Tensor:
+def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> Tensor:
     """The rows of an order that belong to a trace, and bind an entity of a name."""
     if trace is not None:
-        order = order[order // layout.bindings == trace]
+        order = order[order // cells.bindings == trace]
     if find is not None:
-        order = order[layout.containing(find)[order]]
+        order = order[cells.containing(find)[order]]
     return order
 
 
@@ -174,31 +177,31 @@ def difference(one: TruthOverTime, other: TruthOverTime) -> Tensor:
     return rows[mean[rows].argsort(descending=True, stable=True)]
 
 
-def opening(layout: Layout, listed: Tensor, times: int, cells: Callable[[Tensor], bytes]) -> str:
+def opening(cells: Cells, listed: Tensor, times: int, shades: Callable[[Tensor], bytes]) -> str:
     """The first rows of a heat map as text inside a page, which saves a request.
 
     Args:
-        layout: what the rows are called.
+        cells: whose bindings the rows are.
         listed: all rows that are shown.
         times: the number of columns; where there are too many, nothing is put into the page.
-        cells: gives the bytes of rows.
+        shades: gives the bytes of rows.
     """
     rows = listed[:PART]
     if len(rows) * times > MAX_OPENING:
         return ""
-    return base64.b64encode(packed(layout, rows, 0, len(listed), cells(rows))).decode()
+    return base64.b64encode(packed(cells, rows, 0, len(listed), shades(rows))).decode()
 
 
-def packed(layout: Layout, rows: Tensor, start: int, total: int, cells: bytes) -> bytes:
+def packed(cells: Cells, rows: Tensor, start: int, total: int, shades: bytes) -> bytes:
     """Rows as they travel.
 
     Args:
-        layout: what the rows are called.
+        cells: whose bindings the rows are.
         rows: their numbers.
         start: the place of the first of them among all that are shown.
         total: how many are shown.
-        cells: their bytes.
+        shades: their bytes.
     """
-    labels = [{"row": row, "text": layout.label(row)} for row in rows.tolist()]
+    labels = [{"row": row, "text": cells.label(row)} for row in rows.tolist()]
     head = json.dumps({"start": start, "rows": total, "labels": labels}).encode()
-    return struct.pack("<I", len(head)) + head + cells
+    return struct.pack("<I", len(head)) + head + shades

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
-from fotltn.analysis.explain import Explanation
+from fotltn.analysis.explain.explanation import Explanation
 from fotltn.analysis.over_time import NO_TRUTH
 from fotltn.report.typeset import typeset
 from fotltn.semantics.config import PMean
@@ -75,15 +75,15 @@ def frame(desk: Desk, request: Request, here: Where | None = None) -> dict[str, 
 
 def described(inspected: Inspected) -> dict[str, Any]:
     """Whoever is inspected, in a few words and numbers."""
-    subject, facts = inspected.subject, inspected.facts
-    exponents = {a.p for a in subject.semantics.aggregations if isinstance(a, PMean)}
-    single = len(exponents) == 1 and not subject.semantics.boolean
+    facts, semantics = inspected.facts, inspected.semantics
+    exponents = {a.p for a in semantics.aggregations if isinstance(a, PMean)}
+    single = len(exponents) == 1 and not semantics.boolean
     return {
         "name": inspected.name,
         "kind": "facts" if inspected.model is None else "model",
-        "semantics": subject.semantics.name,
+        "semantics": semantics.name,
         "p": exponents.pop() if single else None,
-        "threshold": subject.threshold,
+        "threshold": inspected.threshold,
         "traces": len(facts.traces),
         "times": max(facts.lengths),
         "entities": facts.sizes(),
@@ -183,7 +183,7 @@ async def axiom(desk: Desk, request: Request) -> Response:
         order = await desk.apart(name)
     elif by != here.side and both:
         order = (await desk.seen(by, name)).heat.order
-    listed = chosen(order, seen.layout, here.trace, given.text("find"))
+    listed = chosen(order, seen.heat.cells, here.trace, given.text("find"))
     if wants(request) == "bytes":
         return part(seen, listed, given)
     base = f"/axiom/{name}"
@@ -232,7 +232,7 @@ def _panels(
                 "title": desk.sides[side].name if both else "",
                 "url": base + query({"format": "bytes", **kept}),
                 "open": f"{base}/cell" + query({"model": side + 1}),
-                "first": opening(seen.layout, listed, len(seen.heat.times), seen.heat.bytes),
+                "first": opening(seen.heat.cells, listed, len(seen.heat.times), seen.heat.bytes),
                 "hue": "--bad",
                 "reversed": False,
             }
@@ -244,14 +244,14 @@ def _about(desk: Desk, here: Where, seen: Seen) -> dict[str, Any]:
     side = desk.sides[here.side]
     return {
         "model": side.name,
-        "semantics": side.subject.semantics.name,
-        "threshold": side.subject.threshold,
+        "semantics": side.semantics.name,
+        "threshold": side.threshold,
         "trace": None if here.trace is None else side.facts.traces[here.trace],
         "value": seen.value,
         "count": seen.count,
         "violated": seen.violated,
         "rate": seen.rate,
-        "variables": list(seen.layout.rule.variables),
+        "variables": list(seen.heat.cells.variables),
     }
 
 
@@ -264,7 +264,7 @@ def rows(seen: Seen, listed: Tensor, given: Parameters) -> dict[str, Any]:
     for number in numbers:
         row = seen.heat.row(number)
         values = seen.heat.values[number].tolist()
-        found.append({**row.as_dict(), "trace": seen.layout.trace(number), "values": values})
+        found.append({**row.as_dict(), "trace": seen.heat.cells.trace_of(number), "values": values})
     return {
         "times": list(seen.heat.times),
         "total": len(listed),
@@ -278,13 +278,13 @@ def part(seen: Seen, listed: Tensor, given: Parameters) -> Response:
     """A part of the rows of a heat map as bytes."""
     start = given.number("from", 0)
     numbers = listed[start : start + given.number("count", PART, MAX_ROWS, least=1)]
-    body = packed(seen.layout, numbers, start, len(listed), seen.heat.bytes(numbers))
+    body = packed(seen.heat.cells, numbers, start, len(listed), seen.heat.bytes(numbers))
     return Response(body, media_type="application/octet-stream")
 
 
 def letters(seen: Seen, listed: Tensor) -> int:
     """The longest label among the first rows: how much room labels need."""
-    return max((len(seen.layout.label(r)) for r in listed[:40].tolist()), default=4)
+    return max((len(seen.heat.cells.label(r)) for r in listed[:40].tolist()), default=4)
 
 
 # --- one cell ---------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ async def explained(
 ) -> tuple[Place, Explanation]:
     """The cell that an address names, explained."""
     place = Place(
-        given.number("row", 0, seen.layout.rows - 1),
+        given.number("row", 0, seen.heat.cells.rows - 1),
         given.number("time", 0, seen.heat.times[-1]),
     )
     if int(seen.heat.truth[place.row, place.time]) == NO_TRUTH:
@@ -338,7 +338,7 @@ def cell_content(given: Parameters, seen: Seen, place: Place, found: Explanation
     return {
         "row": place.row,
         "time": place.time,
-        "trace": seen.layout.trace(place.row),
+        "trace": seen.heat.cells.trace_of(place.row),
         "value": float(seen.heat.values[place.row, place.time]),
         "truth": bool(seen.heat.truth[place.row, place.time] == 1),
         "change": given.choice("change", CHANGES, CHANGES[0]),

@@ -86,7 +86,7 @@ class _Builder:
             if isinstance(node, c.Formula)
         }
         self.leaves = {leaf.node: _Table(leaf, site) for leaf in site.pattern.leaves}
-        self.length = site.subject.length(site.view.trace)
+        self.length = site.cells.tables.length(site.view.trace)
         self.made: dict[_Goal, int] = {}
         self.known: dict[Gate, int] = {}
         self.numbers: dict[Fact, int] = {}
@@ -197,7 +197,7 @@ class _Builder:
                     if a in self.axes[node.guard] or a in self.axes[node.body]
                 ),
             )
-        sizes = [range(self.site.subject.tables.size(a)) for a in node.axes]
+        sizes = [range(self.site.cells.tables.size(a)) for a in node.axes]
         goals = []
         for places in itertools.product(*sizes):
             here = {**at, **dict(zip(node.axes, places, strict=True))}
@@ -239,8 +239,8 @@ class _Table:
         self.places: list[int] = []
         self.prices: list[float] = []
         if own.places is not None and isinstance(leaf.node, c.Atom):
-            static = site.subject.tables.table(leaf.node.predicate).shape[-1] == 1
-            doubt = (own.value - site.subject.threshold).abs() + static
+            static = site.cells.tables.table(leaf.node.predicate).shape[-1] == 1
+            doubt = (own.value - site.cells.threshold).abs() + static
             self.places = own.places.reshape(-1).tolist()
             self.prices = doubt.reshape(-1).tolist()
 

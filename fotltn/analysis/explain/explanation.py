@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fotltn.analysis.cells import Cell, Rule, Subject, named_binding
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.gradients import Influence, influence_at
 from fotltn.analysis.explain.lines import Timeline, timelines_of
 from fotltn.analysis.explain.node import Node
@@ -20,7 +20,7 @@ class Explanation:
     """Why a rule has its value at a cell.
 
     Args:
-        rule: the rule.
+        cells: of the rule.
         cell: where.
         binding: the names of its entities by variable.
         trace: the name of its trace.
@@ -30,7 +30,7 @@ class Explanation:
         repair: the fewest facts to flip so that it is true.
     """
 
-    rule: Rule
+    cells: Cells
     cell: Cell
     binding: dict[str, str]
     trace: str
@@ -62,7 +62,7 @@ class Explanation:
             for one in self.timelines
             if not one.static
         ]
-        shown = f"<p>{text(self.rule.name)} at {text(self.place)}</p>{self.tree._repr_html_()}"
+        shown = f"<p>{text(self.cells.name)} at {text(self.place)}</p>{self.tree._repr_html_()}"
         if lines:
             shown += table(["atom", "over time"], lines, left=["atom", "over time"])
         if rows:
@@ -72,8 +72,8 @@ class Explanation:
     def as_dict(self) -> dict[str, object]:
         """The explanation for machines."""
         return {
-            "rule": self.rule.name,
-            "formula": self.rule.text,
+            "rule": self.cells.name,
+            "formula": self.cells.text,
             "binding": dict(self.binding),
             "trace": self.trace,
             "time": self.cell.time,
@@ -87,8 +87,7 @@ class Explanation:
 
 
 def why(
-    rule: Rule,
-    subject: Subject,
+    cells: Cells,
     cell: Cell,
     *,
     top: int = 10,
@@ -100,8 +99,7 @@ def why(
     """Why a rule has its value at a cell, and what would change it.
 
     Args:
-        rule: the rule.
-        subject: the data.
+        cells: of the rule.
         cell: where.
         top: how many influential facts are given.
         fixed: predicates whose facts do not change: they are neither influential nor flipped.
@@ -112,13 +110,13 @@ def why(
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
     """
-    found = site(rule, subject, cell)
+    found = site(cells, cell)
     tree = tree_of(values_at(found), width=width, limit=limit)
     return Explanation(
-        rule,
+        cells,
         cell,
-        named_binding(rule, subject, cell),
-        subject.trace_name(cell.trace),
+        cells.binding(cell),
+        cells.tables.names.trace(cell.trace),
         tree,
         timelines_of(found, tree),
         influence_at(found, top=top, fixed=fixed),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cell, Rule, Subject, check_predicates
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.ground import Fact
 from fotltn.analysis.explain.pattern import Leaf
 from fotltn.analysis.explain.values import Site, site
@@ -53,7 +53,7 @@ class Influence:
 
 
 def influence(
-    rule: Rule, subject: Subject, cell: Cell, *, top: int = 10, fixed: Collection[str] = ()
+    cells: Cells, cell: Cell, *, top: int = 10, fixed: Collection[str] = ()
 ) -> tuple[Influence, ...]:
     """The facts with the largest gradients of a cell's value, whatever their sign.
 
@@ -61,8 +61,7 @@ def influence(
     two-valued logic there is none at all.
 
     Args:
-        rule: the rule.
-        subject: the data.
+        cells: of the rule.
         cell: where.
         top: how many at most.
         fixed: predicates whose facts are left out.
@@ -70,15 +69,15 @@ def influence(
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
     """
-    return influence_at(site(rule, subject, cell), top=top, fixed=fixed)
+    return influence_at(site(cells, cell), top=top, fixed=fixed)
 
 
 def influence_at(
     found: Site, *, top: int = 10, fixed: Collection[str] = ()
 ) -> tuple[Influence, ...]:
     """The same for a cell whose tables are there already."""
-    check_predicates(found.subject, fixed)
-    if found.subject.semantics.boolean:
+    found.cells.check_predicates(fixed)
+    if found.cells.semantics.boolean:
         return ()
     leaves = {
         leaf: own.value.clone().requires_grad_(_moves(leaf, fixed))
@@ -114,8 +113,8 @@ def _value(found: Site, tables: Mapping[Leaf, Tensor]) -> Tensor:
     value: Value = evaluate_core(
         found.pattern.parts[found.pattern.body],
         model,
-        found.subject.semantics,
-        dtype=found.subject.dtype,
+        found.cells.semantics,
+        dtype=found.cells.tables.dtype,
     )
     point = found.time - found.first if value.tensor.shape[-1] > 1 else 0
     return value.tensor[..., point].expand(model.batch)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cell, Rule, Subject
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.pattern import Leaf
 from fotltn.analysis.prefix import spread
 from fotltn.logic import core as c
@@ -43,16 +43,16 @@ class Degrees(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A subject as a cell sees it: one trace, and the outer variables bound.
+    """A cells as a cell sees it: one trace, and the outer variables bound.
 
     Args:
-        subject: the data.
+        cells: those that it is one of.
         outer: the axes that the cell binds.
         trace: the number of the trace.
         tables: functions, relations and features of that trace.
     """
 
-    subject: Subject
+    cells: Cells
     outer: tuple[c.Axis, ...]
     trace: int
     tables: Tables
@@ -66,14 +66,14 @@ class View:
                 places = self._places(predicate, numbers, first, last)
                 places = self._whole(places, leaf.axes)
                 value = self.degrees(predicate, places)
-                return Degrees(value, value >= self.subject.threshold, places)
+                return Degrees(value, value >= self.cells.threshold, places)
             case c.Edge(past):
-                end = 0 if past else self.subject.length(self.trace) - 1
+                end = 0 if past else self.cells.tables.length(self.trace) - 1
                 truth = torch.arange(first, last + 1, device=self._device) == end
-                return Degrees(truth.to(self.subject.dtype), truth, None)
-        scale = self.subject.semantics.equality_scale
+                return Degrees(truth.to(self.cells.tables.dtype), truth, None)
+        scale = self.cells.semantics.equality_scale
         graded = replace(STABLE_PRODUCT, equality_scale=scale)
-        found = reference.evaluate(node, self.tables, graded, dtype=self.subject.dtype)
+        found = reference.evaluate(node, self.tables, graded, dtype=self.cells.tables.dtype)
         value = self._inside(spread(found, self.outer + leaf.axes), first, last)
         truth = self._inside(
             spread(crisp.evaluate(node, self.tables), self.outer + leaf.axes), first, last
@@ -82,13 +82,13 @@ class View:
 
     def degrees(self, predicate: str, places: Tensor) -> Tensor:
         """The degrees of facts by their places."""
-        table = self.subject.tables.table(predicate)
+        table = self.cells.tables.table(predicate)
         trace = self.trace if table.shape[0] > 1 else 0
-        dtype = self.subject.dtype
+        dtype = self.cells.tables.dtype
         if isinstance(table, Tensor):
             at: tuple[Tensor, ...] = torch.unravel_index(places, table.shape[1:])
             return table.detach()[trace][at].to(dtype)
-        keys, values = self.subject.keep(("facts", predicate), lambda: _sorted(table))
+        keys, values = self.cells.tables.derived(("facts", predicate), lambda: _sorted(table))
         found = torch.full(places.shape, table.default, dtype=dtype, device=values.device)
         if len(keys):
             wanted = places + trace * math.prod(table.shape[1:])
@@ -98,7 +98,7 @@ class View:
 
     def fact(self, atom: c.Atom, inner: Mapping[c.Axis, int], time: int) -> Fact:
         """The fact that an atom is, the axes bound inside being at some places."""
-        shape = self.subject.tables.table(atom.predicate).shape[1:]
+        shape = self.cells.tables.table(atom.predicate).shape[1:]
         place = time if shape[-1] > 1 else 0
         for term, stride in zip(atom.args, _strides(shape), strict=False):
             place += int(self.term(term, inner, time)) * stride
@@ -106,19 +106,19 @@ class View:
 
     def name(self, fact: Fact) -> tuple[str, int | None]:
         """A fact in words, and its time; None if it is static."""
-        table = self.subject.tables.table(fact.predicate)
+        table = self.cells.tables.table(fact.predicate)
         *numbers, time = _unravel(fact.place, table.shape[1:])
-        sorts = self.subject.signature.predicates[fact.predicate].sorts
-        entity = self.subject.entity
+        sorts = self.cells.tables.signature.predicates[fact.predicate].sorts
+        entity = self.cells.tables.names.called
         shown = ", ".join(entity(s, self.trace, n) for s, n in zip(sorts, numbers, strict=True))
         text = f"{fact.predicate}({shown})" if shown else fact.predicate
         return text, time if table.shape[-1] > 1 else None
 
     def over_time(self, fact: Fact) -> Tensor:
         """The degrees of a fact's atom at all points of the trace; one only if it is static."""
-        times = self.subject.tables.table(fact.predicate).shape[-1]
+        times = self.cells.tables.table(fact.predicate).shape[-1]
         start = fact.place - fact.place % times
-        points = min(times, self.subject.length(self.trace))
+        points = min(times, self.cells.tables.length(self.trace))
         return self.degrees(
             fact.predicate, torch.arange(start, start + points, device=self._device)
         )
@@ -132,11 +132,11 @@ class View:
 
     @property
     def _device(self) -> torch.device:
-        return self.subject.tables.lengths.device
+        return self.cells.tables.lengths.device
 
     def _number(self, term: c.Term, inner: tuple[c.Axis, ...], first: int, last: int) -> Tensor:
         """The entities (or numbers) that a term is, with axes (`inner` …, time)."""
-        found = reference.evaluate_term(term, self.tables, self.subject.dtype)
+        found = reference.evaluate_term(term, self.tables, self.cells.tables.dtype)
         return self._inside(spread(found, self.outer + inner), first, last)
 
     def _inside(self, tensor: Tensor, first: int, last: int) -> Tensor:
@@ -146,7 +146,7 @@ class View:
 
     def _places(self, predicate: str, numbers: list[Tensor], first: int, last: int) -> Tensor:
         """The places of a predicate's facts in the table of a trace, one after another."""
-        shape = self.subject.tables.table(predicate).shape[1:]
+        shape = self.cells.tables.table(predicate).shape[1:]
         times = torch.zeros(1, dtype=torch.long, device=self._device)
         if shape[-1] > 1:
             times = torch.arange(first, last + 1, device=self._device)
@@ -156,13 +156,13 @@ class View:
         return found
 
     def _whole(self, tensor: Tensor, inner: tuple[c.Axis, ...]) -> Tensor:
-        sizes = [self.subject.tables.size(a) for a in inner]
+        sizes = [self.cells.tables.size(a) for a in inner]
         return tensor.expand(*sizes, tensor.shape[-1])
 
 
-def view(rule: Rule, subject: Subject, cell: Cell) -> View:
-    """The subject as a cell sees it."""
-    tables, trace = subject.tables, cell.trace
+def view(cells: Cells, cell: Cell) -> View:
+    """The cells as a cell sees it."""
+    tables, trace = cells.tables, cell.trace
 
     def own(table: Tensor) -> Tensor:
         return table[trace : trace + 1] if table.shape[0] > 1 else table
@@ -173,9 +173,9 @@ def view(rule: Rule, subject: Subject, cell: Cell) -> View:
         predicates={},
         functions={n: own(t.detach()) for n, t in tables.functions.items()},
         features={n: own(t.detach()) for n, t in tables.features.items()},
-        cuts={a: (n, n + 1) for a, n in zip(rule.axes, cell.numbers, strict=True)},
+        cuts={a: (n, n + 1) for a, n in zip(cells.axes, cell.numbers, strict=True)},
     )
-    return View(subject, rule.axes, trace, model)
+    return View(cells, cells.axes, trace, model)
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

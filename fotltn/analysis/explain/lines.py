@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fotltn.analysis.cells import Cell, Rule, Subject
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.ground import Fact
 from fotltn.analysis.explain.node import Node
 from fotltn.analysis.explain.tree import tree_of
@@ -42,19 +42,18 @@ class Timeline:
         }
 
 
-def timelines(rule: Rule, subject: Subject, cell: Cell, *, limit: int = 12) -> tuple[Timeline, ...]:
+def timelines(cells: Cells, cell: Cell, *, limit: int = 12) -> tuple[Timeline, ...]:
     """The atoms that the explanation of a cell shows, over all of its trace.
 
     Args:
-        rule: the rule.
-        subject: the data.
+        cells: of the rule.
         cell: where.
         limit: how many atoms at most, those nearest to the root first.
 
     Raises:
         DataError: there is no such cell, or a table is missing.
     """
-    found = site(rule, subject, cell)
+    found = site(cells, cell)
     return timelines_of(found, tree_of(values_at(found)), limit=limit)
 
 

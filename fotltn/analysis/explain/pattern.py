@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from fotltn.algebra.expr import free_axes_of_all
-from fotltn.analysis.explain.text import text_of
+from fotltn.analysis.text import text_of
 from fotltn.logic import core as c
+from fotltn.logic.span import Span, inside
 from fotltn.tree import children, fold, parts, postorder
 
 
@@ -60,6 +62,7 @@ class _Forms(NamedTuple):
     guard: c.Formula
 
 
+@lru_cache(maxsize=256)
 def pattern(body: c.Formula, outer: tuple[c.Axis, ...]) -> Pattern:
     """The pattern of a body whose outer axes are fixed."""
     bound = [a for n in postorder(body) if isinstance(n, c.Quantifier) for a in n.axes]
@@ -154,38 +157,16 @@ def needed(body: c.Formula, time: int, length: int) -> dict[c.Formula, tuple[int
 
     Parts that are read nowhere, such as that of X at the end of the trace, are left out.
     """
-    found: dict[c.Formula, tuple[int, int]] = {body: (time, time)}
+    read: dict[c.Formula, tuple[int, int]] = {body: (time, time)}
     order = [n for n in postorder(body) if isinstance(n, c.Formula)]
     for node in reversed(order):
-        if node not in found:
+        if node not in read:
             continue
+        span = inside(node, Span(*read[node]))
+        low = 0 if span.low is None else max(0, span.low)
+        high = length - 1 if span.high is None else min(length - 1, span.high)
         for child in children(node):
-            if not isinstance(child, c.Formula):
-                continue
-            low, high = _reach(node, *found[node], length)
-            if low <= high:
-                known = found.get(child, (low, high))
-                found[child] = (min(low, known[0]), max(high, known[1]))
-    return found
-
-
-def _reach(node: c.Formula, first: int, last: int, length: int) -> tuple[int, int]:
-    """The points at which a node that is read from `first` to `last` reads its parts."""
-    match node:
-        case c.Shift(_, steps, past):
-            low, high = (first - steps, last - steps) if past else (first + steps, last + steps)
-        case c.Aggregate(_, _, window, past):
-            low, high = _window(window, past, first, last, length, window.low)
-        case c.Until(_, _, _, window, past):
-            low, high = _window(window, past, first, last, length, 0)
-        case _:
-            return first, last
-    return max(0, low), min(length - 1, high)
-
-
-def _window(
-    window: c.Window, past: bool, first: int, last: int, length: int, near: int
-) -> tuple[int, int]:
-    if past:
-        return (0 if window.high is None else first - window.high), last - near
-    return first + near, (length - 1 if window.high is None else last + window.high)
+            if isinstance(child, c.Formula) and low <= high:
+                known = read.get(child, (low, high))
+                read[child] = (min(low, known[0]), max(high, known[1]))
+    return read

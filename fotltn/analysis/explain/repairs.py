@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fotltn.analysis.cells import Cell, Rule, Subject, check_predicates
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.circuit import FALSE, TRUE, circuit
 from fotltn.analysis.explain.ground import Fact
 from fotltn.analysis.explain.search import Search
@@ -89,8 +89,7 @@ class Repair:
 
 
 def repair(
-    rule: Rule,
-    subject: Subject,
+    cells: Cells,
     cell: Cell,
     *,
     fixed: Collection[str] = (),
@@ -102,8 +101,7 @@ def repair(
     one is, that gives a first repair, and a search looks for smaller ones.
 
     Args:
-        rule: the rule.
-        subject: the data.
+        cells: of the rule.
         cell: where.
         fixed: predicates whose facts stay as they are.
         effort: how many gates the search may look at; what it has found by then is given.
@@ -111,13 +109,13 @@ def repair(
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
     """
-    return repair_at(site(rule, subject, cell), fixed=fixed, effort=effort)
+    return repair_at(site(cells, cell), fixed=fixed, effort=effort)
 
 
 @torch.no_grad()
 def repair_at(found: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> Repair:
     """The same for a cell whose tables are there already."""
-    check_predicates(found.subject, fixed)
+    found.cells.check_predicates(fixed)
     if _true(found, frozenset()):
         return Repair(False, (), True, 0, "none is needed, since it is true in two-valued logic")
     try:
@@ -150,9 +148,9 @@ def _none() -> Repair:
 
 def _flip(found: Site, fact: Fact) -> Flip:
     text, time = found.view.name(fact)
-    place = torch.tensor(fact.place, device=found.subject.tables.lengths.device)
+    place = torch.tensor(fact.place, device=found.cells.tables.lengths.device)
     degree = float(found.view.degrees(fact.predicate, place))
-    return Flip(text, fact.predicate, time, degree, degree < found.subject.threshold)
+    return Flip(text, fact.predicate, time, degree, degree < found.cells.threshold)
 
 
 def _order(flip: Flip) -> tuple[int, str]:

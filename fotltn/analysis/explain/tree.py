@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fotltn.analysis.atoms import binding
-from fotltn.analysis.cells import Cell, Rule, Subject
+from fotltn.analysis.cells import Cell, Cells, binding
 from fotltn.analysis.explain.node import Node
-from fotltn.analysis.explain.text import is_iff, kind_of, text_of
 from fotltn.analysis.explain.values import Inner, Values, site, values_at
+from fotltn.analysis.text import is_iff, kind_of, text_of
 from fotltn.logic import core as c
 from fotltn.semantics.config import GODEL
+from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.operators import operators
 from fotltn.tree import fold
 
@@ -52,12 +52,11 @@ class _Draft:
     note: str = ""
 
 
-def explain(rule: Rule, subject: Subject, cell: Cell, *, width: int = 3, limit: int = 300) -> Node:
+def explain(cells: Cells, cell: Cell, *, width: int = 3, limit: int = 300) -> Node:
     """The body of a rule as a tree in which every part has its value at a cell.
 
     Args:
-        rule: the rule.
-        subject: the data.
+        cells: of the rule.
         cell: where.
         width: how many instances of a quantifier, or points in time, are shown.
         limit: how many nodes the tree has at most; what is nearest to the root comes first.
@@ -65,7 +64,7 @@ def explain(rule: Rule, subject: Subject, cell: Cell, *, width: int = 3, limit: 
     Raises:
         DataError: there is no such cell, or a table is missing.
     """
-    return tree_of(values_at(site(rule, subject, cell)), width=width, limit=limit)
+    return tree_of(values_at(site(cells, cell)), width=width, limit=limit)
 
 
 def tree_of(values: Values, *, width: int = 3, limit: int = 300) -> Node:
@@ -82,8 +81,8 @@ def tree_of(values: Values, *, width: int = 3, limit: int = 300) -> Node:
         draft.children = [_Draft(part, draft.depth + 1) for part in parts]
         order += draft.children
         waiting.extend(draft.children)
-    moves = here.subject.keep(
-        ("moves", here.pattern.body), lambda: _moves(here.pattern.body, here.subject)
+    moves = here.cells.tables.derived(
+        ("moves", here.pattern.body), lambda: _moves(here.pattern.body, here.cells.tables)
     )
     made: dict[int, Node] = {}
     for draft in reversed(order):
@@ -95,7 +94,7 @@ def tree_of(values: Values, *, width: int = 3, limit: int = 300) -> Node:
 def _node(draft: _Draft, below: tuple[Node, ...], values: Values, moves: bool) -> Node:
     part = draft.part
     view = values.site.view
-    subject = view.subject
+    cells = view.cells
     ground = fact = None
     if isinstance(part.node, c.Atom):
         fact = view.fact(part.node, part.inner, part.time)
@@ -103,9 +102,7 @@ def _node(draft: _Draft, below: tuple[Node, ...], values: Values, moves: bool) -
     elif isinstance(part.node, c.Equal | c.Compare):
         ground = _ground(part.node, part, values)
     places = [part.inner[a] for a in part.bound]
-    bound = binding(
-        part.bound, places, view.trace, subject.signature, subject.tables, subject.names
-    )
+    bound = binding(part.bound, places, view.trace, cells.tables)
     return Node(
         kind_of(part.node),
         text_of(part.node),
@@ -130,20 +127,22 @@ def _ground(node: c.Equal | c.Compare, part: _Part, values: Values) -> str:
         number = view.term(term, part.inner, part.time)
         sort = c.REAL if isinstance(term, c.Number) else str(getattr(term, "sort", c.REAL))
         real = sort == c.REAL
-        sides.append(f"{number:g}" if real else view.subject.entity(sort, view.trace, int(number)))
+        sides.append(
+            f"{number:g}" if real else view.cells.tables.names.called(sort, view.trace, int(number))
+        )
     return f"{sides[0]} {node.op if isinstance(node, c.Compare) else '='} {sides[1]}"
 
 
-def _moves(body: c.Formula, subject: Subject) -> dict[c.Formula, bool]:
+def _moves(body: c.Formula, tables: Tables) -> dict[c.Formula, bool]:
     """Whether each part can have another value at another time."""
     found: dict[c.Formula, bool] = {}
 
     def visit(node: c.Core, below: list[bool]) -> bool:
         match node:
             case c.Atom(name):
-                moves = subject.tables.table(name).shape[-1] > 1 or any(below)
+                moves = tables.table(name).shape[-1] > 1 or any(below)
             case c.Apply(name):
-                moves = subject.tables.function(name).shape[-1] > 1 or any(below)
+                moves = tables.function(name).shape[-1] > 1 or any(below)
             case c.Edge() | c.Shift() | c.Aggregate() | c.Until():
                 moves = True
             case _:
@@ -172,7 +171,7 @@ def _below(draft: _Draft, values: Values, width: int) -> list[_Part]:
             return _chain(draft, node, values)
         case c.Shift(arg, steps, past):
             when = time - steps if past else time + steps
-            if 0 <= when < values.site.subject.length(values.site.view.trace):
+            if 0 <= when < values.site.cells.tables.length(values.site.view.trace):
                 return [_Part(arg, inner, when, "of")]
             draft.note = "before the trace begins" if past else "after the trace has ended"
             return []
@@ -257,7 +256,7 @@ def _window(part: _Part, values: Values) -> tuple[int, int]:
     """The first and last point that a temporal operator looks at."""
     assert isinstance(part.node, c.Aggregate | c.Until)
     window, past = part.node.window, part.node.past
-    end = values.site.subject.length(values.site.view.trace) - 1
+    end = values.site.cells.tables.length(values.site.view.trace) - 1
     if past:
         first = 0 if window.high is None else max(0, part.time - window.high)
         return first, part.time - window.low
@@ -311,7 +310,7 @@ def _candidates(
     two_valued: bool,
 ) -> Iterator[Tensor]:
     """How good a witness each point of the window is, some points at a time."""
-    semantics = values.site.subject.semantics
+    semantics = values.site.cells.semantics
     crisp = two_valued or semantics.boolean
     ops = operators(GODEL if crisp else semantics)
     sides = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cell, Rule, Subject, check_cell
+from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.ground import Degrees, View, view
 from fotltn.analysis.explain.pattern import Leaf, Pattern, needed, pattern, replaced
 from fotltn.evaluation import evaluate_all, evaluate_core
@@ -49,9 +49,9 @@ class Site:
     degrees: Mapping[Leaf, Degrees]
 
     @property
-    def subject(self) -> Subject:
-        """The data."""
-        return self.view.subject
+    def cells(self) -> Cells:
+        """Those that the cell is one of."""
+        return self.view.cells
 
     def tables(self, tables: Mapping[Leaf, Tensor], guards: Mapping[Leaf, Tensor]) -> Tables:
         """An interpretation of the pattern.
@@ -67,9 +67,9 @@ class Site:
                 variants = table.dim() > len(leaf.axes) + 1
                 predicates[name] = table if variants else table.unsqueeze(0)
         points = self.last - self.first + 1
-        sizes = {str(own.sort): self.subject.tables.size(a) for a, own in self.pattern.axes.items()}
+        sizes = {str(own.sort): self.cells.tables.size(a) for a, own in self.pattern.axes.items()}
         batch = max((table.shape[0] for table in predicates.values()), default=1)
-        lengths = torch.full((batch,), points, device=self.subject.tables.lengths.device)
+        lengths = torch.full((batch,), points, device=self.cells.tables.lengths.device)
         return Tables(sizes, lengths, points, predicates)
 
     def graded(self, tables: Mapping[Leaf, Tensor]) -> Tables:
@@ -81,16 +81,18 @@ class Site:
         return self.tables(tables, guards)
 
 
-def site(rule: Rule, subject: Subject, cell: Cell) -> Site:
+def site(cells: Cells, cell: Cell) -> Site:
     """The tables of a cell.
 
     Raises:
         DataError: there is no such cell, or a table is missing.
     """
-    check_cell(rule, subject, cell)
-    found = subject.keep(("pattern", rule.body, rule.axes), lambda: pattern(rule.body, rule.axes))
-    seen = view(rule, subject, cell)
-    spans = needed(rule.body, cell.time, subject.length(cell.trace))
+    cells.check(cell)
+    found = cells.tables.derived(
+        ("pattern", cells.body, cells.axes), lambda: pattern(cells.body, cells.axes)
+    )
+    seen = view(cells, cell)
+    spans = needed(cells.body, cell.time, cells.tables.length(cell.trace))
     first = min(low for low, _ in spans.values())
     last = max(high for _, high in spans.values())
     degrees = {leaf: seen.leaf(leaf, first, last) for leaf in found.leaves}
@@ -122,7 +124,7 @@ class Values:
 
         The last has axes (instance, axis of the quantifier).
         """
-        sizes = [self.site.subject.tables.size(a) for a in node.axes]
+        sizes = [self.site.cells.tables.size(a) for a in node.axes]
         shown = []
         found = [self.fuzzy[node.body], self.crisp[node.body]]
         for value in [*found, *([self.guards[node]] if node in self.guards else [])]:
@@ -164,14 +166,14 @@ class Values:
 @torch.no_grad()
 def values_at(found: Site) -> Values:
     """The values of all parts of a body at a cell."""
-    subject, parts, tests = found.subject, found.pattern.parts, found.pattern.guards
-    truths = {leaf: own.truth.to(subject.dtype) for leaf, own in found.degrees.items()}
+    cells, parts, tests = found.cells, found.pattern.parts, found.pattern.guards
+    truths = {leaf: own.truth.to(cells.tables.dtype) for leaf, own in found.degrees.items()}
     wanted = [*parts.values(), *tests.values()]
-    crisp = _evaluated(wanted, found.tables(truths, truths), GODEL, subject.dtype)
+    crisp = _evaluated(wanted, found.tables(truths, truths), GODEL, cells.tables.dtype)
     fuzzy = crisp
-    if not subject.semantics.boolean:
+    if not cells.semantics.boolean:
         degrees = found.graded({leaf: own.value for leaf, own in found.degrees.items()})
-        fuzzy = _evaluated(list(parts.values()), degrees, subject.semantics, subject.dtype)
+        fuzzy = _evaluated(list(parts.values()), degrees, cells.semantics, cells.tables.dtype)
     return Values(
         found,
         {node: fuzzy[form] for node, form in parts.items()},

@@ -1,0 +1,88 @@
+"""How far a formula looks in time: the one place that knows which points an operator reads.
+
+Points are counted from the one at which a formula is evaluated; None is as far as the trace goes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from fotltn.logic import core as c
+from fotltn.tree import children, fold, postorder
+
+
+class Span(NamedTuple):
+    """The first and the last point that is read."""
+
+    low: int | None
+    high: int | None
+
+    def joined(self, other: Span) -> Span:
+        """The least span that has both."""
+        low = None if None in (self.low, other.low) else min(self.low, other.low)  # type: ignore[type-var]
+        high = None if None in (self.high, other.high) else max(self.high, other.high)  # type: ignore[type-var]
+        return Span(low, high)
+
+
+HERE = Span(0, 0)
+
+
+def inside(node: c.Formula, span: Span) -> Span:
+    """Where a formula reads the formulas directly below it, if it is read over a span itself."""
+    match c.closed(node):
+        case c.Shift(_, steps, past):
+            far = -steps if past else steps
+            return Span(_plus(span.low, far), _plus(span.high, far))
+        case c.Aggregate(_, _, window, past):
+            return _window(span, window.low, window.high, past)
+        case c.Until(_, _, _, window, past):
+            return _window(span, 0, window.high, past)
+        case (
+            c.Truth() | c.Atom() | c.Equal() | c.Compare() | c.Edge() | c.Not() | c.And() | c.Or()
+            | c.Implies() | c.Quantifier()
+        ):  # fmt: skip
+            return span
+        case never:
+            assert_never(never)
+
+
+def spans(formula: c.Formula) -> dict[c.Formula, Span]:
+    """Where each distinct part of a formula is read.
+
+    >>> step = c.Shift(c.Atom("p", ()), 1, past=False, weak=False)
+    >>> spans(step)[step.arg]
+    Span(low=1, high=1)
+    """
+    read = {formula: HERE}
+    for node in reversed([n for n in postorder(formula) if isinstance(n, c.Formula)]):
+        below = inside(node, read[node])
+        for child in children(node):
+            if isinstance(child, c.Formula):
+                read[child] = read[child].joined(below) if child in read else below
+    return read
+
+
+def reach(formula: c.Formula) -> int | None:
+    """How many points ahead the value of a formula depends on, or on their being there.
+
+    >>> reach(c.Aggregate(False, c.Shift(c.Truth(True), 1, False, True), c.Window(0, 2), False))
+    3
+    """
+
+    def visit(node: c.Core, below: list[int | None]) -> int | None:
+        if (isinstance(node, c.Edge) and not node.past) or None in below:
+            return None
+        ahead = inside(node, HERE).high if isinstance(node, c.Formula) else 0
+        return None if ahead is None else max(0, ahead) + max(filter(None, below), default=0)
+
+    return fold(formula, visit)
+
+
+def _window(span: Span, near: int, far: int | None, past: bool) -> Span:
+    if past:
+        return Span(None if far is None else _plus(span.low, -far), _plus(span.high, -near))
+    return Span(_plus(span.low, near), None if far is None else _plus(span.high, far))
+
+
+def _plus(point: int | None, steps: int) -> int | None:
+    return None if point is None else point + steps
