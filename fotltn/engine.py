@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import Expr, Kind, Leaf, Reduce
-from fotltn.algebra.lower import lower
+from fotltn.algebra.lower import by_equations, lower
 from fotltn.algebra.passes import optimize
 from fotltn.algebra.passes.share import share
-from fotltn.errors import DataError, SemanticsError
+from fotltn.errors import DataError, LimitError, SemanticsError
 from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, Layout, layout
 from fotltn.plan.build import BUDGET, build
-from fotltn.plan.cost import dense_cost
+from fotltn.plan.cost import called, dense_cost
 from fotltn.plan.facts import Bound
 from fotltn.plan.plan import Plan, Route
 from fotltn.plan.run import execute
@@ -43,14 +43,32 @@ class Program:
     at: int | None = 0
 
     def plan(self, sizes: Sizes, *, budget: int = BUDGET) -> Plan:
-        """Choose routes for given sizes."""
+        """Choose routes for given sizes.
+
+        Where powers would underflow in numbers of this width, the equations are followed.
+
+        Raises:
+            LimitError: with the name of the formula, if there is no room for one.
+        """
         dense = {name: dense_cost(formula, sizes) for name, formula in self.formulas}
-        return build(dict(self.expressions), sizes, budget=budget, dense=dense)
+        roots = dict(self.expressions)
+        if not within_rounding(
+            self.semantics, torch.float32 if sizes.width == 4 else torch.float64
+        ):
+            roots = {n: by_equations(f, self.at) for n, f in self.formulas}
+        try:
+            return build(roots, sizes, budget=budget, dense=dense)
+        except LimitError:
+            for name, root in roots.items():
+                _check_alone(name, root, sizes, budget)
+            raise
 
     def prepare(self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET) -> Prepared:
         """Plan for data; facts are made ready on first use and kept."""
         sizes = sizes_of(tables, dtype)
-        facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
+        facts = {}
+        if not tables.cuts:
+            facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
         plan = self.plan(sizes, budget=budget)
         return Prepared(plan, self.semantics, dtype, sizes.ragged, facts, self.guards())
 
@@ -59,7 +77,7 @@ class Program:
     ) -> Prepared | InBlocks:
         """Plan for data, in blocks of traces that are alike if that saves much padding."""
         found = None
-        if self.at == 0 and tables.batch > 1:
+        if self.at == 0 and tables.batch > 1 and not tables.cuts:
             costs = Costs(x for _, x in self.expressions)
             found = layout(self._whole, costs, tables)
         if found is None:
@@ -245,6 +263,15 @@ def compile_formulas(
     return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics, at)
 
 
+def _check_alone(name: str, root: Expr, sizes: Sizes, budget: int) -> None:
+    """Refuse a formula by its name, if there is no room even for it alone."""
+    try:
+        build({name: root}, sizes, budget=budget)
+    except LimitError as error:
+        reasons = [replace(d, message=f"{called(name)}: {d.message}") for d in error.diagnostics]
+        raise LimitError(*reasons) from None
+
+
 def within_rounding(semantics: Semantics, dtype: torch.dtype) -> bool:
     """Whether the powers of a mean underflow only for degrees that rounding would swallow.
 
@@ -270,7 +297,7 @@ def sizes_of(tables: Tables, dtype: torch.dtype) -> Sizes:
         for name, table in tables.predicates.items()
         if isinstance(table, SparseTable)
     }
-    return Sizes(
+    sizes = Sizes(
         dict(tables.sizes),
         tables.horizon,
         tables.batch,
@@ -279,6 +306,9 @@ def sizes_of(tables: Tables, dtype: torch.dtype) -> Sizes:
         ragged=bool((tables.lengths != tables.horizon).any()),
         width=torch.finfo(dtype).bits // 8,
     )
+    for axis in tables.cuts:
+        sizes = sizes.cut(axis, tables.size(axis))
+    return sizes
 
 
 def as_given(formulas: Mapping[str, c.Formula], tables: Tables) -> Signature:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fotltn.engine import Program, as_given, compile_formulas, within_rounding
+from fotltn.engine import (
+    Compiled,
+    InBlocks,
+    Prepared,
+    Program,
+    as_given,
+    compile_formulas,
+    compiled,
+    sizes_of,
+)
 from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory, check, check_formula
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
+from fotltn.plan.cost import check_peak
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, named
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.logspace import to_log
+from fotltn.semantics.operators import operators
+from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import interpret
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
@@ -89,15 +101,15 @@ def evaluate(
         raise SemanticsError("Boolean truth has no logarithm")
     checked = _checked(formula, theory, constants or {})
     batched = lengths is not None
-    tables, dtype = interpret(
+    tables = interpret(
         checked.signature, predicates, used=checked.formula, lengths=lengths, functions=functions,
         relations=relations, constants=constants, features=features, horizon=horizon,
         declared=theory is not None,
     )  # fmt: skip
     point = None if at == "all" else _point(at, tables)
     value = evaluate_core(
-        checked.formula, tables, meaning, dtype=dtype, at=point, threshold=threshold, log=log,
-        budget=budget, engine=engine,
+        checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
+        engine=engine,
     )  # fmt: skip
     # A copy: the value of an atom is its table, which the caller may not want to write to.
     return present(value, checked.free, tables, at=at, batched=batched).clone()
@@ -108,7 +120,6 @@ def evaluate_core(
     tables: Tables,
     semantics: Semantics,
     *,
-    dtype: torch.dtype,
     at: int | None = None,
     threshold: float | None = None,
     log: bool = False,
@@ -117,8 +128,8 @@ def evaluate_core(
 ) -> Value:
     """The value of a checked formula at a point or all: degrees, their logarithms, or Booleans."""
     return evaluate_all(
-        {"": formula}, tables, semantics, dtype=dtype, at=at, threshold=threshold, log=log,
-        budget=budget, engine=engine,
+        {"": formula}, tables, semantics, at=at, threshold=threshold, log=log, budget=budget,
+        engine=engine,
     )[""]  # fmt: skip
 
 
@@ -127,7 +138,6 @@ def evaluate_all(
     tables: Tables,
     semantics: Semantics,
     *,
-    dtype: torch.dtype,
     at: int | None = None,
     threshold: float | None = None,
     log: bool = False,
@@ -136,65 +146,184 @@ def evaluate_all(
 ) -> dict[str, Value]:
     """The values of checked formulas, together if that fits the budget, else one by one.
 
-    Two-valued truth, and means whose powers would underflow, are computed by the equations. With
-    a time point `at`, only there is a value right.
+    With a time point `at`, only there is a value right.
+
+    Raises:
+        LimitError: with the name of a formula that does not fit the budget.
     """
-    if semantics.boolean:
-        return _truths(formulas, tables, threshold, at)
-    if not engine or not within_rounding(semantics, dtype):
-        found = {
-            n: reference.evaluate(f, tables, semantics, dtype=dtype) for n, f in formulas.items()
-        }
-    else:
-        found = _planned(formulas, tables, semantics, dtype, at, budget)
-    if log == semantics.log_space:
-        return found
-    return {n: Value(v.axes, to_log(v.tensor) if log else v.tensor.exp()) for n, v in found.items()}
-
-
-def _truths(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    threshold: float | None,
-    at: int | None,
-) -> dict[str, Value]:
-    core = list(formulas.values())
-    used = {n.predicate for n in postorder(*core) if isinstance(n, c.Atom)}
-
-    def truths(part: Tables) -> dict[str, Value]:
-        dense = {name: part.predicate(name) for name in used}  # laid out once for all formulas
-        part = replace(part, predicates={**part.predicates, **dense})
-        return {n: crisp.evaluate(f, part, threshold=threshold) for n, f in formulas.items()}
-
-    found = layout(core, Costs(core), tables) if at == 0 and tables.batch > 1 else None
-    if found is None:
-        return truths(tables)
-    parts = [
-        {n: Value(v.axes, v.tensor[..., :1]) for n, v in truths(part).items()}
-        for part in found.models(tables)
-    ]
-    return found.joined(parts)
-
-
-def _planned(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    semantics: Semantics,
-    dtype: torch.dtype,
-    at: int | None,
-    budget: int,
-) -> dict[str, Value]:
-    program = compile_for(formulas, tables, semantics, at)
+    evaluator = Evaluator(formulas, semantics, at, budget, threshold=threshold, engine=engine)
     try:
-        prepared = program.ready(tables, dtype=dtype, budget=budget)
+        values = evaluator(tables, None)
     except LimitError:
         if len(formulas) == 1:
             raise
         return {
-            name: _planned({name: formula}, tables, semantics, dtype, at, budget)[name]
+            name: evaluate_all(
+                {name: formula}, tables, semantics, at=at, threshold=threshold, log=log,
+                budget=budget, engine=engine,
+            )[name]
             for name, formula in formulas.items()
+        }  # fmt: skip
+    if semantics.boolean or log == semantics.log_space:
+        return values
+    return {
+        n: Value(v.axes, to_log(v.tensor) if log else v.tensor.exp()) for n, v in values.items()
+    }
+
+
+@dataclass(slots=True, eq=False)
+class Evaluator:
+    """Named formulas under one semantics: the one way to their values.
+
+    It chooses how these are computed: two-valued truth and means whose powers would underflow by
+    the equations, all else by the engine. Make one where formulas are evaluated again and again,
+    on tables that differ in their degrees only: plans are made once for each part of the data.
+
+    Args:
+        formulas: by name.
+        semantics: what they mean. In log space, values are logarithms.
+        at: a time point, or all.
+        budget: the memory that intermediate results may take.
+        fused: compile plans with PyTorch's compiler.
+        threshold: of two-valued truth, the degree from which on a fact is true.
+        engine: False follows the equations in any case.
+
+    Raises:
+        SemanticsError: fused formulas in log space.
+    """
+
+    formulas: Mapping[str, c.Formula]
+    semantics: Semantics
+    at: int | None
+    budget: int = BUDGET
+    fused: bool = False
+    threshold: float | None = None
+    engine: bool = True
+    _ready: dict[int, _Ready] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be compiled."""
+        if self.semantics.log_space and self.fused:
+            raise SemanticsError("formulas are not compiled in log space")
+
+    def __call__(self, tables: Tables, key: int | None = 0) -> dict[str, Value]:
+        """The value of each formula.
+
+        Args:
+            tables: the tables.
+            key: a number for the part of data that they are about, under which its plan is kept;
+                None keeps nothing.
+
+        Raises:
+            LimitError: the formulas do not fit the budget.
+        """
+        if self.semantics.boolean:
+            return self._truths(tables)
+        if not self.engine:
+            return self._by_equations(tables)
+        ready = None if key is None else self._ready.get(key)
+        if ready is None or not ready.fits(tables):
+            ready = _Ready(self._prepare(tables), _fixed(tables))
+            if key is not None:
+                self._ready[key] = ready
+        return ready.run(tables)
+
+    def _prepare(self, tables: Tables) -> Prepared | InBlocks | Compiled:
+        program = compile_for(self.formulas, tables, self.semantics, self.at)
+        if self.fused:
+            prepared = program.prepare(tables, dtype=tables.dtype, budget=self.budget)
+            return compiled(prepared, tables)
+        return program.ready(tables, dtype=tables.dtype, budget=self.budget)
+
+    def _by_equations(self, tables: Tables) -> dict[str, Value]:
+        sizes = sizes_of(tables, tables.dtype)
+        for name, formula in self.formulas.items():
+            check_peak(name, formula, sizes, self.budget, crisp=False)
+        return {
+            name: reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)
+            for name, formula in self.formulas.items()
         }
-    return prepared(tables)
+
+    def _truths(self, tables: Tables) -> dict[str, Value]:
+        formulas = list(self.formulas.values())
+        used = {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
+
+        def truths(part: Tables) -> dict[str, Value]:
+            sizes = sizes_of(part, torch.float32)
+            for name, formula in self.formulas.items():
+                check_peak(name, formula, sizes, self.budget, crisp=True)
+            dense = {name: part.predicate(name) for name in used}  # laid out once for all formulas
+            part = replace(part, predicates={**part.predicates, **dense})
+            return {
+                name: crisp.evaluate(formula, part, threshold=self.threshold)
+                for name, formula in self.formulas.items()
+            }
+
+        batched = self.at == 0 and tables.batch > 1 and not tables.cuts
+        blocks = layout(formulas, Costs(formulas), tables) if batched else None
+        if blocks is None:
+            return truths(tables)
+        parts = [
+            {n: Value(v.axes, v.tensor[..., :1]) for n, v in truths(part).items()}
+            for part in blocks.models(tables)
+        ]
+        return blocks.joined(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """A plan, and what must be as it was when the plan was made."""
+
+    run: Prepared | InBlocks | Compiled
+    fixed: _Fixed
+
+    def fits(self, tables: Tables) -> bool:
+        """Whether only the degrees of dense tables differ."""
+        ours, theirs = self.fixed, _fixed(tables)
+        return ours.plain == theirs.plain and all(
+            a is b for a, b in zip(ours.objects, theirs.objects, strict=True)
+        )
+
+
+class _Fixed(NamedTuple):
+    plain: tuple[object, ...]  # compared by value
+    objects: tuple[object, ...]  # compared by identity
+
+
+def _fixed(tables: Tables) -> _Fixed:
+    dense = {n: t.shape for n, t in tables.predicates.items() if isinstance(t, Tensor)}
+    facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
+    functions = {n: t.shape for n, t in tables.functions.items()}
+    sizes = (dict(tables.sizes), [*tables.cuts])
+    return _Fixed(
+        (tables.dtype, tables.horizon, *sizes, dense, functions, [*facts, *tables.relations]),
+        (tables.lengths, *facts.values(), *tables.relations.values()),
+    )
+
+
+def axiom_values(
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics
+) -> dict[str, Tensor]:
+    """The degree of each closed formula at the first point of all traces, differentiable."""
+    values = evaluate_all(formulas, tables, semantics, at=0)
+    return {
+        name: over_traces(_every_trace(value.tensor, tables)[..., 0].to(tables.dtype), semantics)
+        for name, value in values.items()
+    }
+
+
+def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
+    """One degree for all traces, which are aggregated as ∀ aggregates entities."""
+    if values.shape[0] == 1:
+        return values[0].clone()
+    if semantics.boolean:
+        return values.amin()
+    plain = replace(semantics, epsilon=0.0, log_space=False)
+    return operators(plain).quantify(values, True, [0])
+
+
+def _every_trace(u: Tensor, tables: Tables) -> Tensor:
+    return u.expand(tables.batch, *u.shape[1:])
 
 
 def compile_for(

@@ -7,6 +7,7 @@ hundred thousand deep is compared, hashed and walked like any other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -86,10 +87,20 @@ def postorder(*roots: N) -> Iterator[N]:
 
 
 def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
-    """Compute bottom-up: `visit(node, results of its children)`; equal nodes are visited once."""
+    """Compute bottom-up: `visit(node, results of its children)`; equal nodes are visited once.
+
+    A result is let go as soon as nothing needs it any more.
+    """
+    order = list(postorder(root))
+    uses = Counter(child for node in order for child in children(node))
     results: dict[Node, R] = {}
-    for node in postorder(root):
-        results[node] = visit(node, [results[child] for child in children(node)])
+    for node in order:
+        below = children(node)
+        results[node] = visit(node, [results[child] for child in below])
+        for child in below:
+            uses[child] -= 1
+            if not uses[child]:
+                del results[child]
     return results[root]
 
 

@@ -58,8 +58,7 @@ def lower(
     Logarithms of degrees are no sums of products: in log space a formula stays whole.
     """
     if semantics.log_space:
-        whole = Data(formula, temporal=True)
-        return whole if at is None else At(whole, at)
+        return by_equations(formula, at)
     lowering = _Lowering(signature, semantics)
 
     def visit(node: c.Core, below: list[Expr | None]) -> Expr | None:
@@ -68,6 +67,12 @@ def lower(
     found = fold(formula, visit)
     assert found is not None
     return found if at is None else At(found, at)
+
+
+def by_equations(formula: c.Formula, at: int | None) -> Expr:
+    """A formula that stays whole, and is evaluated by the equations of its semantics."""
+    whole = Data(formula, temporal=True)
+    return whole if at is None else At(whole, at)
 
 
 def complement(x: Expr) -> Expr:

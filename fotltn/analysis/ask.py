@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import evaluate_parts, two_valued
+from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.errors import BuildError, DataError
-from fotltn.evaluation import Time, present
+from fotltn.evaluation import Time, evaluate_all, present
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import Semantics
@@ -116,7 +116,7 @@ def ask(
         tables = two_valued(tables, threshold)
     point = None if at == "all" else at
     with torch.no_grad():
-        ((axes, tensor),) = evaluate_parts(
+        ((axes, tensor),) = evaluate_all(
             {"formula": checked.formula}, tables, semantics, at=point
         ).values()
     value = Value(axes, tensor.detach().expand(*tensor.shape[:-1], tables.horizon))

@@ -13,11 +13,12 @@ from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, KnowledgeB
 from fotltn.analysis.audit_warnings import findings
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.counts import count
-from fotltn.analysis.evaluate_cells import axiom_values, two_valued
+from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.prefix import prefix, rebuild
 from fotltn.analysis.presence import used_predicates
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature

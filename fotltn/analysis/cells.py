@@ -14,11 +14,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import axiom_values, sweep, two_valued
+from fotltn.analysis.evaluate_cells import sweep, two_valued
 from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.text import text_of, written
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.semantics.config import CRISP, Semantics, check_share

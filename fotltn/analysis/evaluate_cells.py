@@ -1,4 +1,4 @@
-"""Values of formulas: of axioms at the first point, and of their parts at every cell."""
+"""Values of formulas at every cell, some cells at a time."""
 
 from __future__ import annotations
 
@@ -10,40 +10,15 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.prefix import spread
-from fotltn.engine import Prepared, as_given, compile_formulas, sizes_of
+from fotltn.evaluation import Evaluator
 from fotltn.logic import core as c
-from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables, Value
-from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import transform
 
 #: The most cells of one formula that are held at once.
 MAX_CELLS = 2**21
-
-
-def axiom_values(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    semantics: Semantics,
-) -> dict[str, Tensor]:
-    """The degree of each closed formula at the first point of all traces, differentiable."""
-    found = evaluate_parts(formulas, tables, semantics, at=0)
-    return {
-        name: over_traces(value.tensor[..., 0].to(tables.dtype), semantics)
-        for name, value in found.items()
-    }
-
-
-def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
-    """One degree for all traces, which are aggregated as ∀ aggregates entities."""
-    if values.shape[0] == 1:
-        return values[0].clone()
-    if semantics.boolean:
-        return values.amin()
-    plain = replace(semantics, epsilon=0.0, log_space=False)
-    return operators(plain).quantify(values, True, [0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +56,14 @@ def sweep(
     width = max(1, min(size, MAX_CELLS // max(1, each)))
     if width < size:
         formulas, axes, tables = _apart(formulas, axes, tables)
-    prepared: Prepared | None = None
+    evaluator = Evaluator(formulas, semantics, None)
     for start in range(0, size, width):
         stop = min(size, start + width)
         cut = replace(tables, cuts={axes[0]: (start, stop)}) if width < size else tables
-        if semantics.boolean or semantics.log_space:
-            found = evaluate_parts(formulas, cut, semantics, at=None)
-        else:
-            if prepared is None:
-                prepared = _prepare(formulas, cut, semantics, None)
-            found = prepared(cut)
-        yield Part(start, stop, {n: spread(value, axes).detach() for n, value in found.items()})
+        values = evaluator(cut)
+        if semantics.log_space:
+            values = {n: Value(v.axes, v.tensor.exp()) for n, v in values.items()}
+        yield Part(start, stop, {n: spread(v, axes).detach() for n, v in values.items()})
 
 
 def _apart(
@@ -143,45 +115,3 @@ def rounded(tables: Tables, threshold: float) -> Tables:
         return replace(table, value=value, default=float(table.default >= threshold))
 
     return replace(tables, predicates={n: whole(t) for n, t in tables.predicates.items()})
-
-
-def evaluate_parts(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    semantics: Semantics,
-    *,
-    at: int | None,
-) -> dict[str, Value]:
-    """Degrees (Booleans if crisp) with the traces in full; at one point, or at all.
-
-    What does not change over time has an axis of time of size 1.
-    """
-    if semantics.boolean or semantics.log_space:
-        found = {}
-        for name, formula in formulas.items():
-            if semantics.boolean:
-                axes, u = crisp.evaluate(formula, tables)
-            else:
-                axes, u = reference.evaluate(formula, tables, semantics, dtype=tables.dtype)
-                u = u.exp()
-            found[name] = Value(axes, u if at is None else u[..., at : at + 1])
-        return found
-    values = _prepare(formulas, tables, semantics, at)(tables)
-    return {
-        name: Value(axes, u.expand(tables.batch, *u.shape[1:]))
-        for name, (axes, u) in values.items()
-    }
-
-
-def _prepare(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    semantics: Semantics,
-    at: int | None,
-) -> Prepared:
-    """The engine for formulas; where a part of an axis is seen, with facts laid out there."""
-    program = compile_formulas(formulas, as_given(formulas, tables), semantics, at=at)
-    sizes = sizes_of(tables, tables.dtype)
-    for axis in tables.cuts:
-        sizes = sizes.cut(axis, tables.size(axis))
-    return Prepared(program.plan(sizes), semantics, tables.dtype, sizes.ragged)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
-from fotltn.semantics import crisp
+from fotltn.semantics.config import CRISP
 from fotltn.semantics.interpretation import Tables, Value, align
 
 Layer = c.Quantifier | c.Aggregate
@@ -164,7 +165,7 @@ def _bindings(
     if node.guard is None:
         size = math.prod(tables.size(a) for a in node.axes)
         return (1.0 if count else 1 / max(1, size)), []
-    axes, guard = crisp.evaluate(node.guard, tables, threshold=threshold)
+    axes, guard = evaluate_core(node.guard, tables, CRISP, threshold=threshold)
     if count:
         return 1.0, [Value(axes, guard)]
     bound = [a for a in axes if a in node.axes]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from fotltn.analysis.evaluate_cells import axiom_values, two_valued
+from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.evaluation import axiom_values
 from fotltn.logic.check import CheckedTheory
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables

@@ -159,22 +159,17 @@ def _lines(
     threshold: float | None,
     budget: int,
 ) -> list[Line]:
-    import torch
-
-    from fotltn.engine import within_rounding
     from fotltn.evaluation import evaluate_all, present
     from fotltn.grounding.dense import interpretation
 
-    dtype = torch.float64
-    planned = not semantics.boolean and within_rounding(semantics, dtype)
-    model = interpretation(facts, checked.signature, dtype=dtype, sparse=planned)
-    formulas = {str(number): core for number, (_, core, _) in enumerate(goals)}
+    tables = interpretation(facts, checked.signature, sparse=not semantics.boolean)
     values = evaluate_all(
-        formulas, model, semantics, dtype=dtype, at=time, threshold=threshold, budget=budget
-    )
+        {name: core for name, core, _ in goals}, tables, semantics, at=time, threshold=threshold,
+        budget=budget,
+    )  # fmt: skip
     found = []
-    for (name, _, free), value in zip(goals, values.values(), strict=True):
-        tensor = present(value, free, model, at="all" if time is None else time, batched=True)
+    for (name, _, free), value in ((goal, values[goal[0]]) for goal in goals):
+        tensor = present(value, free, tables, at="all" if time is None else time, batched=True)
         names = [facts.entities[str(axis.sort)] for axis in free]
         for trace, label in enumerate(facts.traces):
             length = facts.lengths[trace]

@@ -8,14 +8,10 @@ from typing import Annotated
 
 import typer
 
-from fotltn.algebra.lower import lower
-from fotltn.algebra.passes import optimize
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
-from fotltn.plan.build import build
-from fotltn.plan.cost import dense_cost
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import SEMANTICS, named
 from fotltn.syntax.load import load_theory
@@ -52,15 +48,14 @@ def explain(
     meaning = meaning if p is None else meaning.with_p(p)
     if meaning.boolean:
         raise SemanticsError(f"'{meaning.name}' is evaluated by the equations, without a plan")
+    from fotltn.engine import compile_formulas
+
     checked = check_theory(load_theory(theory))
     sizes = _sizes(checked.signature, size or [], facts or [], horizon, traces, 8 if double else 4)
     time = None if at == "all" else _time(at, horizon)
-    roots = {
-        a.name: optimize(lower(a.formula, checked.signature, meaning, at=time))
-        for a in checked.axioms
-    }
-    dense = {a.name: dense_cost(a.formula, sizes) for a in checked.axioms}
-    plan = build(roots, sizes, budget=as_bytes(budget), dense=dense)
+    formulas = {a.name: a.formula for a in checked.axioms}
+    program = compile_formulas(formulas, checked.signature, meaning, at=time)
+    plan = program.plan(sizes, budget=as_bytes(budget))
     if not as_json:
         warn(checked.warnings)
         print(plan.explain())

@@ -15,7 +15,6 @@ from fotltn.semantics.config import SEMANTICS, check_threshold, named
 
 if TYPE_CHECKING:
     from fotltn.analysis.ask import Answer
-    from fotltn.project.model import Model
 
 
 class Order(StrEnum):
@@ -82,7 +81,7 @@ def query(
     answer = found.ask(
         formula, at="all" if time is None else time, semantics=meaning, threshold=limit
     )
-    rows = _rows(found, answer, order)[:top]
+    rows = _rows(answer, order)[:top]
     several = len(found.facts.traces) > 1
     if as_json:
         emit_json(
@@ -98,7 +97,7 @@ def query(
     _print(formula, rows, several, order, digits)
 
 
-def _rows(model: Model, answer: Answer, order: Order) -> list[Row]:
+def _rows(answer: Answer, order: Order) -> list[Row]:
     variables = [axis.name for axis in answer.axes]
     found: list[dict[str, Any]] = list(answer.rows())
     cells = [

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from fotltn.analysis.evaluate_cells import axiom_values
 from fotltn.analysis.metrics import kb_sat
 from fotltn.errors import DataError
+from fotltn.evaluation import axiom_values
 from fotltn.experiments.bayes import BURN_IN, CHAINS, LabelsOf, limits
 from fotltn.experiments.carped import LEARNED, statistics
 from fotltn.experiments.protocol import DATA, FLIPS, READING, Run, Setting, facts_of, world

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fotltn.analysis.evaluate_cells import over_traces
 from fotltn.errors import DataError
+from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import parts
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint

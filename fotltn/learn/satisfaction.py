@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.evaluation import Evaluator
 from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory
-from fotltn.networks.plans import Plans
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables
@@ -40,10 +40,12 @@ class Axioms:
     p: Mapping[str, Schedule] = field(default_factory=dict)
     budget: int = BUDGET
     fused: bool = False
-    _plans: dict[tuple[str, ...], tuple[float | None, Plans]] = field(default_factory=dict)
+    _evaluators: dict[tuple[str, ...], tuple[float | None, Evaluator]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be evaluated before it is."""
+        if self.semantics.boolean:
+            raise SemanticsError("two-valued truth has no slope to learn from")
         for name in self.p:
             if name not in self.names:
                 hint = did_you_mean(name, self.names) or f"there are {listing(self.names)}"
@@ -99,11 +101,11 @@ class Axioms:
             return stacked
         return stacked.log() if log else stacked.exp()
 
-    def _made(self, names: tuple[str, ...], p: float | None) -> Plans:
-        """Plans for some axioms; those for another p are forgotten."""
-        if names not in self._plans or self._plans[names][0] != p:
+    def _made(self, names: tuple[str, ...], p: float | None) -> Evaluator:
+        """Some axioms under one p; those under another p are forgotten."""
+        if names not in self._evaluators or self._evaluators[names][0] != p:
             formulas = {a.name: a.formula for a in self.theory.axioms if a.name in names}
             semantics = self.semantics if p is None else self.semantics.with_p(p)
-            made = Plans(formulas, semantics, 0, self.budget, self.fused)
-            self._plans[names] = (p, made)
-        return self._plans[names][1]
+            made = Evaluator(formulas, semantics, 0, self.budget, self.fused)
+            self._evaluators[names] = (p, made)
+        return self._evaluators[names][1]

@@ -73,7 +73,7 @@ class History:
             return {}
         model = self._model()
         limit = threshold if semantics.boolean else None
-        found = evaluate_all(chosen, model, semantics, dtype=torch.float64, at=0, threshold=limit)
+        found = evaluate_all(chosen, model, semantics, at=0, threshold=limit)
         return {n: float(v.tensor[0, 0]) for n, v in found.items()}
 
     def truth(self, names: Iterable[str], *, threshold: float) -> dict[str, bool]:

@@ -9,14 +9,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.evaluation import Evaluator
 from fotltn.logic import core as c
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.networks.definitions import arranged, definitions
 from fotltn.networks.inputs import Inputs
 from fotltn.networks.parts import Part
-from fotltn.networks.plans import Plans
 from fotltn.networks.predicates import (
     Cells,
     Defined,
@@ -87,8 +87,10 @@ class Grounding(nn.Module):
         self._cells: dict[tuple[tuple[str, ...], bool, torch.device], Cells] = {}
         self.given = self._completed(given, predicates, features or {})
         self.definitions = definitions(self.defined, signature)
-        self._plans = {
-            n: Plans({n: checked.formula}, self.defined[n].semantics or semantics, None)
+        self._evaluators = {
+            n: Evaluator(
+                {n: checked.formula}, _graded(self.defined[n].semantics or semantics), None
+            )
             for n, checked in self.definitions.items()
         }
 
@@ -172,8 +174,8 @@ class Grounding(nn.Module):
 
     def _with_definitions(self, tables: Tables, key: int | None) -> Tables:
         for name, checked in self.definitions.items():
-            value = self._plans[name](tables, key)[name]
-            if self._plans[name].semantics.log_space:
+            value = self._evaluators[name](tables, key)[name]
+            if self._evaluators[name].semantics.log_space:
                 value = value._replace(tensor=value.tensor.exp())
             table = arranged(value, checked.free, tables)
             tables = replace(tables, predicates={**tables.predicates, name: table})
@@ -358,3 +360,10 @@ def _check_degrees(table: object) -> None:
     degrees = table if isinstance(table, Tensor) else table.value
     if degrees.dtype != torch.bool and not bool(((degrees >= 0) & (degrees <= 1)).all()):
         raise DataError("degrees lie in [0, 1], but not all of these do")
+
+
+def _graded(semantics: Semantics) -> Semantics:
+    """A semantics that has degrees, and so slopes to learn from."""
+    if semantics.boolean:
+        raise SemanticsError("two-valued truth has no slope to learn from")
+    return semantics

@@ -157,7 +157,7 @@ class _Builder:
                 return Step(node, Route.TABLE, why, (), 0, sizes.bytes(node) if made else 0)
             case e.Data(formula) if not node.crisp and not isinstance(formula, _GIVEN):
                 flops, held = dense_cost(formula, sizes)
-                return Step(node, Route.GIVEN, "in log space, by the equations", (), flops, held)
+                return Step(node, Route.GIVEN, "by the equations", (), flops, held)
             case e.Data():
                 return Step(node, Route.GIVEN, "", (), cells, sizes.bytes(node))
             case e.At(e.Pairs(left, right, window)):

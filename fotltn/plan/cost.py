@@ -1,10 +1,18 @@
-"""What dense evaluation would cost: every subformula at every binding and time point."""
+"""What evaluation by the equations costs: every subformula at every binding and time point."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fotltn.algebra.expr import free_axes_of_all
+from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.plan.sizes import Sizes
+from fotltn.tree import Node, children, postorder
+
+#: Temporary numbers of an operator for each of its cells, beside its result: in degrees, and in
+#: bytes of two-valued logic, which counts with 32 bits.
+_PASSING = {c.Quantifier: (3, 2), c.Aggregate: (4, 10), c.Until: (8, 4)}
 
 
 def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
@@ -22,3 +30,51 @@ def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
         )
         held += cells * sizes.width
     return flops, held
+
+
+def peak_bytes(formula: c.Formula, sizes: Sizes, *, crisp: bool) -> int:
+    """The most bytes that evaluation by the equations holds at once, without gradients.
+
+    A result is let go when nothing needs it any more, as `tree.fold` does.
+    """
+    width = 1 if crisp else sizes.width
+    axes = free_axes_of_all(formula)
+    order = list(postorder(formula))
+    uses = Counter(child for node in order for child in children(node))
+    held: dict[Node, int] = {}
+    live = peak = 0
+    for node in order:
+        below = children(node)
+        result = passing = 0
+        if isinstance(node, c.Formula):
+            result = sizes.cells(axes[node], True) * width
+            whole = axes[node] | (set(node.axes) if isinstance(node, c.Quantifier) else set())
+            factors = _PASSING.get(type(node), (0, 0))
+            passing = sizes.cells(whole, True) * (factors[1] if crisp else factors[0] * width)
+        held[node] = result
+        live += result
+        peak = max(peak, live + passing)
+        for child in below:
+            uses[child] -= 1
+            if not uses[child]:
+                live -= held.pop(child)
+    return peak
+
+
+def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int, *, crisp: bool) -> None:
+    """Refuse a formula that evaluation by the equations has no room for.
+
+    Raises:
+        LimitError: with the formula's name, what it needs and what there is.
+    """
+    needed = peak_bytes(formula, sizes, crisp=crisp)
+    if needed > budget:
+        raise LimitError(
+            f"{called(name)} needs {needed:,} bytes, more than the budget of {budget:,}; evaluate "
+            "it on fewer entities, or give it a larger budget"
+        )
+
+
+def called(name: str) -> str:
+    """A formula by its name, in a sentence."""
+    return f"'{name}'" if name else "the formula"

@@ -103,8 +103,8 @@ def ground(config: Config, world: World) -> Grounding:
             for g in config.groups
         ]
     return Grounding(
-        signature, world.given, predicates, inputs=inputs, groups=groups, present=world.given.present,
-        semantics=meaning(config),
+        signature, world.given, predicates, inputs=inputs, groups=groups,
+        present=world.given.present, semantics=meaning(config),
     )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import evaluate_parts
 from fotltn.errors import DataError, Diagnostic, Severity, did_you_mean, listing
+from fotltn.evaluation import evaluate_all
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels, labels
@@ -43,7 +43,7 @@ def stated_model(world: World, grounding: Grounding, dtype: torch.dtype) -> Tabl
         if name not in tables:
             semantics = grounding.defined[name].semantics or grounding.semantics
             with torch.no_grad():
-                value = evaluate_parts(
+                value = evaluate_all(
                     {name: checked.formula}, model, semantics, at=None
                 )[name]  # fmt: skip
             table = arranged(value, checked.free, model)

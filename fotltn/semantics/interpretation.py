@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -101,13 +102,16 @@ class Tables:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of degrees: that of all tables that have one, at least single."""
-        tensors = [t if isinstance(t, Tensor) else t.value for t in self.predicates.values()]
-        kinds = {t.dtype for t in tensors if t.is_floating_point()}
-        promoted = kinds.pop() if kinds else torch.get_default_dtype()
-        for kind in kinds:
-            promoted = torch.promote_types(promoted, kind)
-        return torch.float32 if promoted in (torch.float16, torch.bfloat16) else promoted
+        """The precision of degrees: that of the first dense table that has one, at least single.
+
+        Without such a table it is that of the facts, and without facts PyTorch's own.
+        """
+        tables = self.predicates.values()
+        dense = (t for t in tables if isinstance(t, Tensor))
+        values = itertools.chain(dense, (t.value for t in tables if isinstance(t, SparseTable)))
+        kinds = (v.dtype for v in values if v.is_floating_point())
+        first = next(kinds, torch.get_default_dtype())
+        return torch.float32 if first in (torch.float16, torch.bfloat16) else first
 
     def length(self, trace: int) -> int:
         """The number of time points of a trace."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,8 @@ def interpret(
     features: Mapping[str, Any] | None = None,
     horizon: int | None = None,
     declared: bool = True,
-) -> tuple[Tables, torch.dtype]:
-    """Check tables against a signature and put them together; also says the floating type.
+) -> Tables:
+    """Check tables against a signature and put them together.
 
     Tables that the signature does not know are left alone. If it was `declared`, and not read off
     a formula, what it says is static must be so.
@@ -90,6 +91,10 @@ def interpret(
     for name, table in pairs.items():
         for place, sort in enumerate(signature.relations[name].sorts):
             _in_range(f"relation '{name}', place {place + 1}", table[:, place], plain.get(sort))
+    kinds = {t.dtype for t in shaped.values() if t.is_floating_point()}
+    if len(kinds) > 1:
+        widest = functools.reduce(torch.promote_types, kinds)
+        shaped = {n: t.to(widest) if t.is_floating_point() else t for n, t in shaped.items()}
     device = next((t.device for t in tables.values()), torch.device("cpu"))
     model = Tables(
         plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors,
@@ -101,7 +106,7 @@ def interpret(
                 raise DataError(
                     f"constant '{name}' is entity {number}, but sort '{sort}' has {plain[sort]}"
                 )
-    return model, _dtype([*tables.values()])
+    return model
 
 
 def _constant_used(formula: c.Formula | None, name: str, sort: str) -> bool:
@@ -317,13 +322,3 @@ def _in_range(what: str, numbers: Tensor, size: int | None) -> None:
         raise DataError(
             f"{what} names entity {low if low < 0 else high}, but there are 0 to {size - 1}"
         )
-
-
-def _dtype(tables: Sequence[Tensor]) -> torch.dtype:
-    found = torch.get_default_dtype()
-    floating = [t.dtype for t in tables if t.is_floating_point()]
-    if floating:
-        found = floating[0]
-        for dtype in floating[1:]:
-            found = torch.promote_types(found, dtype)
-    return torch.float32 if found in (torch.float16, torch.bfloat16) else found

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
-from fotltn.analysis.evaluate_cells import over_traces
 from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report
 from fotltn.analysis.over_time import TruthOverTime, truth_over_time
 from fotltn.errors import FotError, did_you_mean, listing
-from fotltn.evaluation import evaluate_core
+from fotltn.evaluation import evaluate_core, over_traces
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, check_formula
 from fotltn.syntax import formula as f
@@ -249,7 +248,7 @@ class Desk:
 
     def _value(self, side: Inspected, formula: c.Formula) -> float:
         found = evaluate_core(
-            formula, side.tables, side.semantics, dtype=side.tables.dtype, at=0, budget=self.budget,
+            formula, side.tables, side.semantics, at=0, budget=self.budget,
             threshold=side.threshold if side.semantics.boolean else None,
         ).tensor[..., 0]  # fmt: skip
         return float(over_traces(found.expand(side.tables.batch), side.semantics))

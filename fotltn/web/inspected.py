@@ -78,8 +78,8 @@ def of_model(
     model = find_model(path)
     meaning = _meaning(semantics or model.semantics, p)
     return Inspected(
-        path.resolve().name, model.theory, model.tables, meaning, threshold, model.facts, model.grounding.open,
-        model.world.labels, model.world.test, model,
+        path.resolve().name, model.theory, model.tables, meaning, threshold, model.facts,
+        model.grounding.open, model.world.labels, model.world.test, model,
     )  # fmt: skip
 
 

@@ -114,7 +114,6 @@ def _value(found: Site, tables: Mapping[Leaf, Tensor]) -> Tensor:
         found.pattern.parts[found.pattern.body],
         model,
         found.cells.semantics,
-        dtype=found.cells.tables.dtype,
     )
     point = found.time - found.first if value.tensor.shape[-1] > 1 else 0
     return value.tensor[..., point].expand(model.batch)

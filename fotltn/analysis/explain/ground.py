@@ -13,9 +13,10 @@ from torch import Tensor
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.pattern import Leaf
 from fotltn.analysis.prefix import spread
+from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
-from fotltn.semantics import crisp, reference
-from fotltn.semantics.config import STABLE_PRODUCT
+from fotltn.semantics import reference
+from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
@@ -73,10 +74,10 @@ class View:
                 return Degrees(truth.to(self.cells.tables.dtype), truth, None)
         scale = self.cells.semantics.equality_scale
         graded = replace(STABLE_PRODUCT, equality_scale=scale)
-        found = reference.evaluate(node, self.tables, graded, dtype=self.cells.tables.dtype)
+        found = evaluate_core(node, self.tables, graded, engine=False)
         value = self._inside(spread(found, self.outer + leaf.axes), first, last)
         truth = self._inside(
-            spread(crisp.evaluate(node, self.tables), self.outer + leaf.axes), first, last
+            spread(evaluate_core(node, self.tables, CRISP), self.outer + leaf.axes), first, last
         )
         return Degrees(self._whole(value, leaf.axes), self._whole(truth, leaf.axes), None)
 

@@ -13,7 +13,8 @@ from fotltn.analysis.explain.ground import Fact
 from fotltn.analysis.explain.search import Search
 from fotltn.analysis.explain.values import Site, site
 from fotltn.errors import LimitError
-from fotltn.semantics import crisp
+from fotltn.evaluation import evaluate_core
+from fotltn.semantics.config import CRISP
 
 #: How many gates a search looks at before it gives up.
 EFFORT = 400_000
@@ -170,5 +171,5 @@ def _true(found: Site, flipped: frozenset[Fact]) -> bool:
             truth = truth ^ torch.isin(own.places, torch.tensor(places, device=truth.device))
         tables[leaf] = truth
     model = found.tables(tables, tables)
-    value = crisp.evaluate(found.pattern.parts[found.pattern.body], model)
+    value = evaluate_core(found.pattern.parts[found.pattern.body], model, CRISP)
     return bool(value.tensor[0, ..., found.time - found.first])

@@ -169,11 +169,11 @@ def values_at(found: Site) -> Values:
     cells, parts, tests = found.cells, found.pattern.parts, found.pattern.guards
     truths = {leaf: own.truth.to(cells.tables.dtype) for leaf, own in found.degrees.items()}
     wanted = [*parts.values(), *tests.values()]
-    crisp = _evaluated(wanted, found.tables(truths, truths), GODEL, cells.tables.dtype)
+    crisp = _evaluated(wanted, found.tables(truths, truths), GODEL)
     fuzzy = crisp
     if not cells.semantics.boolean:
         degrees = found.graded({leaf: own.value for leaf, own in found.degrees.items()})
-        fuzzy = _evaluated(list(parts.values()), degrees, cells.semantics, cells.tables.dtype)
+        fuzzy = _evaluated(list(parts.values()), degrees, cells.semantics)
     return Values(
         found,
         {node: fuzzy[form] for node, form in parts.items()},
@@ -183,12 +183,12 @@ def values_at(found: Site) -> Values:
 
 
 def _evaluated(
-    formulas: Sequence[c.Formula], model: Tables, semantics: Semantics, dtype: torch.dtype
+    formulas: Sequence[c.Formula], model: Tables, semantics: Semantics
 ) -> dict[c.Formula, Value]:
     """The values of formulas that are parts of each other: at once, or if many, one by one."""
     if len(formulas) <= _MANY:
         named = {str(number): formula for number, formula in enumerate(formulas)}
-        values = evaluate_all(named, model, semantics, dtype=dtype)
+        values = evaluate_all(named, model, semantics)
         return {formula: values[str(number)] for number, formula in enumerate(formulas)}
     known: dict[c.Formula, Value] = {}
     tables: dict[str, Tensor | SparseTable] = dict(model.predicates)
@@ -197,7 +197,7 @@ def _evaluated(
         slow = isinstance(node, c.Aggregate | c.Until)  # by the equations
         one = replaced(node, [short[n] for n in children(node) if isinstance(n, c.Formula)])
         now = replace(model, predicates=tables)
-        value = evaluate_core(one, now, semantics, dtype=dtype, engine=slow)
+        value = evaluate_core(one, now, semantics, engine=slow)
         name = f"part {number}"
         sizes = [model.size(a) for a in value.axes]
         tables[name] = value.tensor.expand(model.batch, *sizes, value.tensor.shape[-1])
