@@ -21,15 +21,24 @@ from fotltn.semantics.config import Fold as Fold
 from fotltn.semantics.config import PMean as PMean
 from fotltn.semantics.config import Semantics as Semantics
 from fotltn.syntax.formula import Formula as Formula
-from fotltn.syntax.load import load_theory as load_theory
-from fotltn.syntax.load import parse_theory as parse_theory
-from fotltn.syntax.load import save_theory as save_theory
+from fotltn.syntax.load import load_theory as load
+from fotltn.syntax.load import parse_theory as parse
+from fotltn.syntax.load import save_theory as save
 from fotltn.syntax.parse import parse_formula as parse_formula
 from fotltn.syntax.show import show as show
 from fotltn.syntax.show import show_theory as show_theory
 from fotltn.syntax.theory import Theory as Theory
 
 if TYPE_CHECKING:
+    from fotltn.analysis.cells import Cells as Cells
+    from fotltn.api import audit as audit
+    from fotltn.api import cells as cells
+    from fotltn.api import compile as compile
+    from fotltn.api import inspect as inspect
+    from fotltn.api import report as report
+    from fotltn.api import rules as rules
+    from fotltn.data import read as read
+    from fotltn.data import tables as tables
     from fotltn.evaluation import evaluate as evaluate
     from fotltn.grounding.wide import Wide as Wide
     from fotltn.monitor.monitor import Monitor as Monitor
@@ -37,18 +46,75 @@ if TYPE_CHECKING:
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
     from fotltn.report import plots as plots
+    from fotltn.semantics.interpretation import Tables as Tables
+
+#: The public names: what documentation and examples use, and nothing else.
+__all__ = (
+    "SEMANTICS",
+    "BuildError",
+    "Cells",
+    "CheckError",
+    "DataError",
+    "Fold",
+    "Formula",
+    "FotError",
+    "LimitError",
+    "Model",
+    "Monitor",
+    "PMean",
+    "ParseError",
+    "Semantics",
+    "SemanticsError",
+    "Tables",
+    "Theory",
+    "Wide",
+    "audit",
+    "cells",
+    "check",
+    "check_formula",
+    "compile",
+    "evaluate",
+    "inspect",
+    "load",
+    "load_model",
+    "parse",
+    "parse_formula",
+    "plots",
+    "read",
+    "report",
+    "rules",
+    "save",
+    "show",
+    "show_theory",
+    "tables",
+    "train",
+)  # fmt: skip
 
 __version__ = "0.2.0.dev0"
 
+#: What loads torch, by the module that has it.
 _LAZY = {
+    "audit": "fotltn.api",
+    "Cells": "fotltn.analysis.cells",
+    "cells": "fotltn.api",
+    "compile": "fotltn.api",
     "evaluate": "fotltn.evaluation",
-    "Monitor": "fotltn.monitor.monitor",
-    "train": "fotltn.project.api",
+    "inspect": "fotltn.api",
     "load_model": "fotltn.project.model",
     "Model": "fotltn.project.model",
-    "Wide": "fotltn.grounding.wide",
+    "Monitor": "fotltn.monitor.monitor",
     "plots": "fotltn.report.plots",
+    "read": "fotltn.data",
+    "report": "fotltn.api",
+    "rules": "fotltn.api",
+    "Tables": "fotltn.semantics.interpretation",
+    "tables": "fotltn.data",
+    "train": "fotltn.project.api",
+    "Wide": "fotltn.grounding.wide",
 }
+
+#: Names of version 0.1.0, by what they are called now.
+_RENAMED = {"load_theory": "load", "parse_theory": "parse", "save_theory": "save"}
 
 
 def __getattr__(name: str) -> Any:
@@ -60,6 +126,13 @@ def __getattr__(name: str) -> Any:
         value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
         globals()[name] = value
         return value
+    if name in _RENAMED:
+        import warnings
+
+        new = _RENAMED[name]
+        message = f"fotltn.{name} is called fotltn.{new} now; the old name goes in a later version"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return globals()[new]
     raise AttributeError(f"module 'fotltn' has no attribute '{name}'")
 
 

@@ -105,6 +105,10 @@ class Diagnostic:
         }
 
 
+class DataWarning(UserWarning):
+    """Something odd in data that is no error, such as a fact that is stated twice."""
+
+
 class FotError(Exception):
     """The root of all errors that are the input's fault, not ours."""
 
@@ -160,3 +164,13 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     if len(quoted) > limit:
         quoted = [*quoted[:limit], f"… {len(quoted) - limit} more"]
     return ", ".join(quoted) if quoted else "none"
+
+
+def missing_package(extra: str, error: ImportError) -> DataError:
+    """What to say where a package of an extra is not installed."""
+    return DataError(
+        Diagnostic(
+            f"this needs the package '{error.name}'",
+            hint=f"pip install 'fotltn[{extra}]', or in a checkout pip install -e '.[{extra}]'",
+        )
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -22,13 +23,13 @@ from fotltn.engine import (
 )
 from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedFormula, CheckedTheory, check, check_formula
+from fotltn.logic.check import CheckedFormula, check, check_formula
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
 from fotltn.plan.cost import check_peak
 from fotltn.semantics import crisp, reference
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, named
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, semantics_of
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.operators import operators
@@ -36,58 +37,46 @@ from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import interpret
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
-from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
+from fotltn.syntax.theory import Axiom, FunctionDecl, PredicateDecl, Theory
 from fotltn.tree import postorder
 
 Time = int | Literal["all"]
 
 
 def evaluate(
-    formula: str | Formula,
-    predicates: Mapping[str, Any],
+    formula: str | Formula | Axiom,
+    data: Tables | Mapping[str, Any],
     *,
-    theory: Theory | CheckedTheory | None = None,
     semantics: str | Semantics = STABLE_PRODUCT,
     p: float | None = None,
     at: Time = 0,
-    lengths: Sequence[int] | Tensor | None = None,
-    functions: Mapping[str, Any] | None = None,
-    relations: Mapping[str, Any] | None = None,
-    constants: Mapping[str, int] | None = None,
-    features: Mapping[str, Any] | None = None,
-    horizon: int | None = None,
     threshold: float | None = None,
     log: bool = False,
     budget: int = BUDGET,
     engine: bool = True,
+    **old: Any,
 ) -> Tensor:
     """The truth of a formula, differentiable with respect to the tables.
 
     Args:
-        formula: text or a formula object. Free variables become axes of the result.
-        predicates: a tensor (or array, or nested list) of degrees for each predicate, with axes
-            (arguments …, time), or (arguments …) if time does not matter. With `lengths` there is
-            an axis for the traces before them.
-        theory: declarations that the formula must fit; without, they are read off the formula.
+        formula: text, a formula, or an axiom of a theory. Free variables become axes of the result.
+        data: tables, as `fotltn.read` and `fotltn.tables` make them. Or, for a formula on one trace
+            without a theory, a tensor (or array, or nested list) of degrees for each predicate,
+            with axes (arguments …, time), or (arguments …) if time does not matter.
         semantics: a `Semantics` or the name of one.
         p: another exponent for its means.
         at: a time point, or "all" for an axis of time at the end.
-        lengths: the number of time points of each trace of a batch.
-        functions: results of functions, with the same axes: entity numbers or real numbers.
-        relations: tuples of entity numbers for paired variables, with axes (tuple, place).
-        constants: entity numbers of names.
-        features: vectors for graded equality by sort, with axes (entity, feature), or (trace,
-            entity, feature) with `lengths`. Needs a theory, whose sorts they are for.
-        horizon: the number of time points, if no table says.
         threshold: for the crisp semantics, the degree from which on a fact is true.
         log: give logarithms of degrees; under a log-space semantics these do not underflow.
-        budget: bytes that the engine may take for intermediate results.
+        budget: bytes that intermediate results may take.
         engine: False follows the equations step by step, on every combination of entities and
             time. The values are the same up to rounding.
+        old: `theory`, `lengths`, `functions`, `relations`, `constants`, `features` and `horizon`,
+            which belong to `fotltn.tables` now.
 
     Returns:
-        A tensor with axes (trace, with `lengths`; free variables in order of appearance; time,
-        with `at="all"`). Points beyond the end of a trace are NaN, or False if crisp.
+        A tensor with axes (trace, if there are traces; free variables in order of appearance;
+        time, with `at="all"`). Points beyond the end of a trace are NaN, or False if crisp.
 
     Raises:
         LimitError: the formula does not fit the budget.
@@ -95,24 +84,55 @@ def evaluate(
     >>> evaluate("F p", {"p": [0.2, 0.6, 0.4]}, semantics="godel")
     tensor(0.6000)
     """
-    meaning = _semantics(semantics, p)
+    meaning = semantics_of(semantics, p)
     check_threshold(threshold, meaning)
     if log and meaning.boolean:
         raise SemanticsError("Boolean truth has no logarithm")
-    checked = _checked(formula, theory, constants or {})
-    batched = lengths is not None
-    tables = interpret(
-        checked.signature, predicates, used=checked.formula, lengths=lengths, functions=functions,
-        relations=relations, constants=constants, features=features, horizon=horizon,
-        declared=theory is not None,
-    )  # fmt: skip
+    checked, tables = _on(formula, data, old)
     point = None if at == "all" else _point(at, tables)
     value = evaluate_core(
         checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
         engine=engine,
     )  # fmt: skip
     # A copy: the value of an atom is its table, which the caller may not want to write to.
-    return present(value, checked.free, tables, at=at, batched=batched).clone()
+    return present(value, checked.free, tables, at=at, batched=not tables.single).clone()
+
+
+_OLD = ("theory", "lengths", "functions", "relations", "constants", "features", "horizon")
+
+
+def _on(
+    formula: str | Formula | Axiom, data: Tables | Mapping[str, Any], old: Mapping[str, Any]
+) -> tuple[CheckedFormula, Tables]:
+    """A formula that is checked against data, and the data as tables."""
+    parsed = parse_formula(formula) if isinstance(formula, str) else formula
+    parsed = parsed.formula if isinstance(parsed, Axiom) else parsed
+    if not isinstance(parsed, Formula):
+        raise BuildError(f"expected a formula, its text or an axiom, not {parsed!r:.60}")
+    if unknown := [name for name in old if name not in _OLD]:
+        raise TypeError(f"evaluate() got an unexpected keyword argument '{unknown[0]}'")
+    if old:
+        warnings.warn(
+            f"evaluate(…, {next(iter(old))}=…) goes in a later version: make the data by "
+            "fotltn.tables(theory, …)",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    if isinstance(data, Tables):
+        if old:
+            raise DataError(f"tables say themselves what '{next(iter(old))}' says")
+        return check_formula(parsed, data.signature), data
+    theory = old.get("theory")
+    if isinstance(theory, Theory):
+        theory = check(theory)
+    signature = theory.signature if theory is not None else None
+    constants = old.get("constants") or {}
+    checked = check_formula(parsed, signature, constants=() if signature else tuple(constants))
+    more = {name: value for name, value in old.items() if name != "theory"}
+    tables = interpret(
+        checked.signature, data, used=checked.formula, declared=theory is not None, **more
+    )
+    return checked, tables
 
 
 def evaluate_core(
@@ -227,6 +247,17 @@ class Evaluator:
             if key is not None:
                 self._ready[key] = ready
         return ready.run(tables)
+
+    def explain(self, key: int = 0) -> str:
+        """The plan that is kept for a part of data, as text; the equations have none."""
+        run = self._ready[key].run if key in self._ready else None
+        match run:
+            case Prepared():
+                return run.plan.explain()
+            case InBlocks():
+                return "\n\n".join(one.plan.explain() for one in run.prepared)
+            case _:
+                return "by the equations, step by step"
 
     def _prepare(self, tables: Tables) -> Prepared | InBlocks | Compiled:
         program = compile_for(self.formulas, tables, self.semantics, self.at)
@@ -376,20 +407,3 @@ def present(
     if at != "all":
         tensor = tensor[..., _point(at, tables)]
     return tensor if batched else tensor[0]
-
-
-def _semantics(semantics: str | Semantics, p: float | None) -> Semantics:
-    meaning = named(semantics) if isinstance(semantics, str) else semantics
-    return meaning if p is None else meaning.with_p(p)
-
-
-def _checked(
-    formula: str | Formula, theory: Theory | CheckedTheory | None, constants: Mapping[str, int]
-) -> CheckedFormula:
-    parsed = parse_formula(formula) if isinstance(formula, str) else formula
-    if not isinstance(parsed, Formula):
-        raise BuildError(f"expected a formula or its text, not {parsed!r}")
-    if isinstance(theory, Theory):
-        theory = check(theory)
-    signature = theory.signature if theory is not None else None
-    return check_formula(parsed, signature, constants=() if signature else tuple(constants))

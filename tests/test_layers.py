@@ -18,13 +18,14 @@ PACKAGE = ROOT / "fotltn"
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
     "errors", "memory", "tree", "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan",
-    "engine", "evaluation", "grounding", "monitor", "analysis", "networks", "learn", "project",
-    "report", "fotltn", "web", "experiments", "cli", "__main__",
+    "engine", "evaluation", "grounding", "data", "monitor", "analysis", "networks", "learn",
+    "project", "report", "web", "api", "fotltn", "experiments", "cli", "__main__",
 )  # fmt: skip
 
 #: Files whose methods load their printer or parser from their own package when called.
 LAZY = {
     "fotltn.syntax.formula", "fotltn.syntax.theory", "fotltn.algebra.expr", "fotltn.plan.plan",
+    "fotltn.analysis.cells",
 }  # fmt: skip
 
 WITHOUT_TORCH = ("fotltn", "fotltn.dsl", "fotltn.semantics.config")

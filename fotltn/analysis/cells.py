@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,13 @@ from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.semantics.config import CRISP, Semantics, check_share
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.formula import Formula
+
+if TYPE_CHECKING:
+    from fotltn.analysis.counts import Counts
+    from fotltn.analysis.explain.explanation import Explanation
+    from fotltn.analysis.explain.repairs import Repair
+    from fotltn.analysis.over_time import TruthOverTime
+    from fotltn.analysis.violations import Violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,56 @@ class Cells:
         """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
         tables = self.boolean if self.semantics.boolean else self.tables
         return float(axiom_values({"": self.formula}, tables, self.semantics)[""])
+
+    # --- what people ask of them --------------------------------------------------------------
+
+    def worst(self, top: int = 10) -> Violations:
+        """The cells that the error comes from: violations first, then what is weak."""
+        from fotltn.analysis.violations import worst_of
+
+        return worst_of(self, top)
+
+    def counts(self) -> Counts:
+        """How many cells there are, where an antecedent is true, and the consequent with it."""
+        from fotltn.analysis.counts import count
+
+        return count(self)[0]
+
+    def over_time(self) -> TruthOverTime:
+        """The degree and the truth of every cell, one row a binding."""
+        from fotltn.analysis.over_time import truth_over_time
+
+        return truth_over_time(self)
+
+    def explain(
+        self, *, time: int = 0, trace: str | int = 0, fixed: Collection[str] = (), **binding: str
+    ) -> Explanation:
+        """Why a cell has its value, and what would change it.
+
+        Args:
+            time: the time point.
+            trace: the name of the trace, or its number.
+            fixed: predicates whose facts stay as they are.
+            binding: the name of an entity for each variable.
+
+        Raises:
+            DataError: there is no such cell.
+        """
+        from fotltn.analysis.explain.explanation import why
+
+        return why(self, self.find(binding, time, trace), fixed=fixed)
+
+    def repair(
+        self, *, time: int = 0, trace: str | int = 0, fixed: Collection[str] = (), **binding: str
+    ) -> Repair:
+        """The fewest facts to flip so that a cell is true; arguments as of `explain`.
+
+        Raises:
+            DataError: there is no such cell.
+        """
+        from fotltn.analysis.explain.repairs import repair
+
+        return repair(self, self.find(binding, time, trace), fixed=fixed)
 
     # --- a part at a time ---------------------------------------------------------------------
 

@@ -15,12 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Block, Cells, cells_of
+from fotltn.analysis.cells import Block, Cells
 from fotltn.analysis.prefix import Prefix, outer, prefix
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
-from fotltn.semantics.interpretation import Tables
 
 
 class Measure(StrEnum):
@@ -139,16 +137,10 @@ def erring(
         yield Erring(block, degree, error, other.values["body"].expand(block.shape))
 
 
-def shared_cells(
-    formula: CheckedAxiom | CheckedFormula,
-    tables: Tables,
-    semantics: Semantics,
-    threshold: float = 0.5,
-) -> tuple[Cells, Errors]:
+def shared_cells(cells: Cells) -> tuple[Cells, Errors]:
     """The cells that the error of a formula is shared among exactly, and how.
 
     Where the means of ∀ and G differ, the body keeps the inner layers, which have no exact shares.
     """
-    cells = cells_of(formula, tables, semantics, threshold)
-    layers, errors = split(formula.formula, semantics, tables.batch)
+    layers, errors = split(cells.formula, cells.semantics, cells.tables.batch)
     return replace(cells, prefix=layers), errors

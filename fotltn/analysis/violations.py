@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.atoms import AtomValue, atoms_at
-from fotltn.analysis.cells import Cell
+from fotltn.analysis.cells import Cell, Cells, cells_of
 from fotltn.analysis.error_shares import Erring, Errors, Measure, erring, shared_cells
 from fotltn.analysis.prefix import prefix
 from fotltn.errors import DataError, listing
@@ -178,10 +178,19 @@ def violations(
     Raises:
         DataError: a table is missing, or the formula has free variables.
     """
+    return worst_of(cells_of(axiom, tables, semantics, threshold), top)
+
+
+def worst_of(cells: Cells, top: int) -> Violations:
+    """The same of cells."""
     if top < 0:
         raise DataError(f"the number of violations is at least 0, not {top}")
-    _closed(axiom)
-    cells, errors = shared_cells(axiom, tables, semantics, threshold)
+    if cells.free:
+        loose = listing(sorted(a.name for a in cells.free))
+        raise DataError(f"a formula with violations has no free variables, but there are {loose}")
+    tables, semantics = cells.tables, cells.semantics
+    value = cells.value()
+    cells, errors = shared_cells(cells)
     rule = dict(zip(("antecedent", "consequent"), cells.prefix.rule or (), strict=False))
     best = _Best(top)
     for part in erring(cells, errors, rule):
@@ -205,7 +214,7 @@ def violations(
         )
     words = errors.words(cells.prefix, tables.batch, prefix(cells.body).layers != ())
     return Violations(
-        cells.name, cells.value(), words, best.count, best.violated, best.weak, best.absent,
+        cells.name, value, words, best.count, best.violated, best.weak, best.absent,
         tuple(listed),
     )  # fmt: skip
 
@@ -233,12 +242,6 @@ def counterexample(
 def _atom_text(atom: AtomValue) -> str:
     when = "" if atom.time is None else f"@{atom.time}"
     return f"{atom.text}{when} = {atom.value:.2f}"
-
-
-def _closed(formula: CheckedAxiom | CheckedFormula) -> None:
-    if isinstance(formula, CheckedFormula) and formula.free:
-        loose = listing(sorted(a.name for a in formula.free))
-        raise DataError(f"a formula with violations has no free variables, but there are {loose}")
 
 
 # --- the largest errors ----------------------------------------------------------------------

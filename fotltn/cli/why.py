@@ -71,10 +71,7 @@ class Reasons:
         fixed = () if self.flip_given else self.model.given
         explained = []
         for axiom, one in found[: self.count]:
-            cells, _ = shared_cells(
-                self.model.theory.axiom(axiom), self.model.tables, self.model.semantics,
-                self.threshold,
-            )  # fmt: skip
+            cells, _ = shared_cells(self.model.cells(axiom, threshold=self.threshold))
             cell = cells.find(one.binding, one.time or 0, one.trace)
             explained.append(why(cells, cell, top=5, fixed=fixed))
         return explained

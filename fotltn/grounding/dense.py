@@ -65,7 +65,7 @@ def interpretation(
     constants = {s: {n: i for i, n in enumerate(names)} for s, names in facts.entities.items()}
     return Tables(
         sizes, torch.tensor(facts.lengths), horizon, predicates, functions, constants, relations,
-        signature=signature, names=facts.names,
+        signature=signature, names=facts.names, single=facts.traces == ("",),
         present={sort: present(facts, sort) for sort in {*facts.local, *facts.present}},
     )  # fmt: skip
 

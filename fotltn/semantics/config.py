@@ -209,6 +209,12 @@ def named(name: str) -> Semantics:
     raise SemanticsError(f"unknown semantics '{name}'; {hint}")
 
 
+def semantics_of(semantics: str | Semantics, p: float | None = None) -> Semantics:
+    """A semantics, or the one of that name, with another exponent if one is given."""
+    meaning = named(semantics) if isinstance(semantics, str) else semantics
+    return meaning if p is None else meaning.with_p(p)
+
+
 def check_threshold(threshold: float | None, semantics: Semantics) -> None:
     """Refuse a threshold that would not be used, or under which everything is true or false."""
     if threshold is None:

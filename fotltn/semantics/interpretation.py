@@ -77,6 +77,8 @@ class Tables:
         names: of traces and entities.
         present: for sorts whose entities come and go, where they are there, with axes (trace,
             entity, time).
+        single: whether there is one trace, for which values have no axis.
+        source: the facts and features that they were read from, if they were.
     """
 
     sizes: Mapping[str, int]
@@ -91,6 +93,8 @@ class Tables:
     signature: Signature = field(default_factory=Signature, repr=False)
     names: Names = field(default_factory=Names, repr=False)
     present: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    single: bool = False
+    source: Any = field(default=None, repr=False, compare=False)
     _derived: dict[Hashable, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -98,7 +98,7 @@ def interpret(
     device = next((t.device for t in tables.values()), torch.device("cpu"))
     model = Tables(
         plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors,
-        signature=signature,
+        signature=signature, single=not batched,
     )  # fmt: skip
     for sort, names in numbers.items():
         for name, number in names.items():

@@ -96,6 +96,10 @@ class Theory:
         hint = did_you_mean(name, names) or f"axioms: {listing(names)}"
         raise BuildError(f"the theory has no axiom '{name}'; {hint}")
 
+    def __getitem__(self, name: str) -> Axiom:
+        """The axiom of that name."""
+        return self.axiom(name)
+
     def __iter__(self) -> Iterator[Axiom]:
         """The axioms."""
         return iter(self.axioms)

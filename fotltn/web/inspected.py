@@ -13,7 +13,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory, check
 from fotltn.project.find import find_model
 from fotltn.project.model import Model
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics, semantics_of
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import load_theory
 
@@ -75,11 +75,21 @@ def of_model(
     Raises:
         FotError: there is no model, or it cannot be read.
     """
-    model = find_model(path)
-    meaning = _meaning(semantics or model.semantics, p)
+    return of(find_model(path), path.resolve().name, semantics=semantics, p=p, threshold=threshold)
+
+
+def of(
+    model: Model,
+    name: str,
+    *,
+    semantics: Semantics | None = None,
+    p: float | None = None,
+    threshold: float = 0.5,
+) -> Inspected:
+    """The predictions of a model."""
     return Inspected(
-        path.resolve().name, model.theory, model.tables, meaning, threshold, model.facts,
-        model.grounding.open, model.world.labels, model.world.test, model,
+        name, model.theory, model.tables, semantics_of(semantics or model.semantics, p), threshold,
+        model.facts, model.grounding.open, model.world.labels, model.world.test, model,
     )  # fmt: skip
 
 
@@ -100,10 +110,6 @@ def of_facts(
     checked = check(load_theory(theory))
     found = read_facts(facts, checked.signature, horizon=horizon)
     tables = interpretation(found, checked.signature, sparse=True)
-    meaning = _meaning(semantics or STABLE_PRODUCT, p)
+    meaning = semantics_of(semantics or STABLE_PRODUCT, p)
     name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"
     return Inspected(name, checked, tables, meaning, threshold, found)
-
-
-def _meaning(semantics: Semantics, p: float | None) -> Semantics:
-    return semantics if p is None else semantics.with_p(p)

@@ -1,0 +1,240 @@
+"""What one does with a theory and data, or with a model: cells, audit, rules, report, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fotltn.analysis.cells import Cells, cells_of
+from fotltn.data import checked_theory
+from fotltn.errors import BuildError, DataError, missing_package
+from fotltn.evaluation import Evaluator, over_traces
+from fotltn.logic.check import CheckedAxiom, CheckedTheory, check_formula
+from fotltn.plan.build import BUDGET
+from fotltn.semantics.config import CRISP, STABLE_PRODUCT, Semantics, semantics_of
+from fotltn.semantics.interpretation import Tables
+from fotltn.syntax.formula import Formula
+from fotltn.syntax.parse import parse_formula
+from fotltn.syntax.theory import Axiom, Theory
+
+if TYPE_CHECKING:
+    from fotltn.analysis.audit_data import Audit
+    from fotltn.analysis.rules import Rule
+    from fotltn.project.model import Model
+
+
+def cells(
+    formula: str | Formula | Axiom,
+    data: Tables | Model,
+    *,
+    semantics: str | Semantics | None = None,
+    p: float | None = None,
+    threshold: float = 0.5,
+) -> Cells:
+    """A formula at every binding and time: its worst cells, counts, explanations, repairs.
+
+    Args:
+        formula: an axiom of a theory, a formula or its text, or the name of an axiom of a model.
+        data: tables, or a model.
+        semantics: what gives it degrees; without, that of the model, or "stable-product".
+        p: another exponent for its means.
+        threshold: the degree from which on a fact is true in two-valued logic.
+
+    Raises:
+        FotError: the formula does not fit the data.
+    """
+    tables, meaning = _data(data, semantics, p)
+    if not isinstance(data, Tables) and isinstance(formula, str):
+        known = {axiom.name: axiom for axiom in data.theory.axioms}
+        if formula in known:
+            return cells_of(known[formula], tables, meaning, threshold)
+    if isinstance(formula, Axiom):
+        core = check_formula(formula.formula, tables.signature).formula
+        axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula)
+        return cells_of(axiom, tables, meaning, threshold)
+    parsed = parse_formula(formula) if isinstance(formula, str) else formula
+    if not isinstance(parsed, Formula):
+        raise BuildError(f"expected a formula, its text or an axiom, not {parsed!r:.60}")
+    return cells_of(check_formula(parsed, tables.signature), tables, meaning, threshold)
+
+
+class CompiledTheory:
+    """The axioms of a theory, planned once and evaluated again and again.
+
+    Args:
+        theory: the axioms.
+        data: the tables to plan for; those that it is called with may differ in their degrees.
+        semantics: what axioms mean.
+        budget: bytes that intermediate results may take.
+    """
+
+    def __init__(
+        self, theory: CheckedTheory, data: Tables, semantics: Semantics, budget: int = BUDGET
+    ) -> None:
+        """Plan for the data."""
+        self.semantics = semantics
+        formulas = {axiom.name: axiom.formula for axiom in theory.axioms}
+        self._evaluator = Evaluator(formulas, semantics, 0, budget)
+        self(data)
+
+    def __call__(self, data: Tables) -> dict[str, Tensor]:
+        """The degree of each axiom, over all traces, with gradients to the tables."""
+        values = self._evaluator(data)
+        degrees = {n: v.tensor[..., 0].expand(data.batch) for n, v in values.items()}
+        return {n: over_traces(u, self.semantics) for n, u in degrees.items()}
+
+    @property
+    def plan(self) -> str:
+        """What is computed, by which route and why, and what it costs."""
+        return self._evaluator.explain()
+
+
+def compile(
+    theory: Theory | CheckedTheory,
+    data: Tables,
+    *,
+    semantics: str | Semantics = STABLE_PRODUCT,
+    p: float | None = None,
+    budget: int = BUDGET,
+) -> CompiledTheory:
+    r"""Plan the axioms of a theory for data, to evaluate them many times at little cost.
+
+    Args:
+        theory: the axioms.
+        data: the tables to plan for.
+        semantics: what axioms mean.
+        p: another exponent for its means.
+        budget: bytes that intermediate results may take.
+
+    Raises:
+        LimitError: with the name of an axiom that does not fit the budget.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Stop\naxiom A: F Stop")
+    >>> step = fot.compile(theory, fot.tables(theory, Stop=[0.0, 1.0, 1.0]), semantics="godel")
+    >>> step(fot.tables(theory, Stop=[0.0, 0.5, 0.25]))
+    {'A': tensor(0.5000)}
+    """
+    return CompiledTheory(checked_theory(theory), data, semantics_of(semantics, p), budget)
+
+
+def audit(
+    theory: Theory | CheckedTheory | Model,
+    data: Tables | None = None,
+    *,
+    learned: Collection[str] = (),
+    semantics: str | Semantics | None = None,
+    p: float | None = None,
+    threshold: float = 0.5,
+) -> Audit:
+    """Say of each axiom how far it holds on data, and how far that is evidence of anything.
+
+    Args:
+        theory: the axioms; or a model, which has its data.
+        data: the tables.
+        learned: predicates that are predictions rather than facts.
+        semantics: what gives axioms their values.
+        p: another exponent for its means.
+        threshold: the degree from which on a fact is true in two-valued logic.
+    """
+    from fotltn.analysis.audit import audit as audited
+
+    if not isinstance(theory, Theory | CheckedTheory):
+        return theory.audit(threshold=threshold)
+    if data is None:
+        raise DataError("an audit needs data: fotltn.audit(theory, data)")
+    tables, meaning = _data(data, semantics, p)
+    return audited(checked_theory(theory), tables, meaning, learned=learned, threshold=threshold)
+
+
+def rules(
+    theory: Theory | CheckedTheory,
+    data: Tables,
+    *,
+    traces: Sequence[int] | None = None,
+    semantics: str | Semantics = CRISP,
+    threshold: float = 0.5,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[Rule, ...]:
+    """Count on data how well each axiom holds as a rule: support, confidence, base rate, lift.
+
+    Args:
+        theory: the rules.
+        data: the tables.
+        traces: the numbers of the traces to count; None for all.
+        semantics: crisp to count cells; of degrees, these are summed.
+        threshold: the degree from which on a fact is true.
+        resamples: how often traces are drawn anew, for the intervals; 0 for none.
+        seed: of these draws.
+    """
+    from fotltn.analysis.rules import rules as counted
+
+    return counted(
+        checked_theory(theory).axioms, data, traces=traces, semantics=semantics_of(semantics),
+        threshold=threshold, resamples=resamples, seed=seed,
+    )  # fmt: skip
+
+
+def report(
+    model: Model, path: Path | str = "report.html", *, threshold: float = 0.5, force: bool = False
+) -> Path:
+    """Write the report of a model as one HTML file, and say where it is.
+
+    Args:
+        model: the model.
+        path: the file.
+        threshold: the degree from which on a fact is true in two-valued logic.
+        force: replace a file that is no report, too.
+
+    Raises:
+        DataError: the file cannot be written, or packages for reports are missing.
+    """
+    from fotltn.report.html import check_packages, check_place, write_page
+
+    check_packages()
+    check_place(path, force=force)
+    from fotltn.report.html_model import model_content
+    from fotltn.report.html_model_page import model_page
+
+    content = model_content(model, Path(path).stem, threshold=threshold)
+    return write_page(model_page(content), path, force=force)
+
+
+def inspect(model: Model, *, port: int | None = None, threshold: float = 0.5) -> None:
+    """Serve pages on which a model can be explored, until it is stopped with Ctrl-C.
+
+    Args:
+        model: the model.
+        port: of this machine; without, a free one.
+        threshold: the degree from which on a fact is true in two-valued logic.
+
+    Raises:
+        DataError: packages for the pages are missing, or the port is taken.
+    """
+    try:
+        from fotltn.web.desk import Desk
+        from fotltn.web.inspected import of
+        from fotltn.web.serve import listen, new_token, server
+    except ImportError as error:
+        raise missing_package("inspect", error) from None
+    taken, address = listen("127.0.0.1", port, new_token())
+    with taken:
+        desk = Desk([of(model, "model", threshold=threshold)], budget=2**30)
+        desk.warm()
+
+        def say() -> None:
+            print(f"{address.url}\nStop with Ctrl-C.", flush=True)  # noqa: T201
+
+        server(desk, address, ready=say).run(sockets=[taken])
+
+
+def _data(
+    data: Tables | Model, semantics: str | Semantics | None, p: float | None
+) -> tuple[Tables, Semantics]:
+    if isinstance(data, Tables):
+        return data, semantics_of(semantics or STABLE_PRODUCT, p)
+    return data.tables, semantics_of(semantics or data.semantics, p)
