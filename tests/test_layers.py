@@ -70,8 +70,14 @@ def imports(code: ast.AST, module: str, known: frozenset[str]) -> Iterator[tuple
 
 
 def _in_function(node: ast.AST) -> bool:
-    parent = getattr(node, "parent", None)
-    return parent is not None and (isinstance(parent, ast.FunctionDef) or _in_function(parent))
+    """Whether an import runs when something is called, or never: for types alone."""
+    match getattr(node, "parent", None):
+        case None:
+            return False
+        case ast.FunctionDef() | ast.If(ast.Name("TYPE_CHECKING")):
+            return True
+        case parent:
+            return _in_function(parent)
 
 
 @cache
