@@ -1,14 +1,18 @@
 # make demo   set up, learn the scene of the paper from facts and axioms, show what came out
 # make test   set up, check formatting, lint and types, run the tests
+# make reproduce   run the paper's experiments, 5.5 hours of one core; ARGS=--quick for a few of them
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-reliability check format clean
+.PHONY: demo reproduce test test-slow test-reliability check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
+
+reproduce: $(STAMP)
+	$(BIN)/python -m reproduction run $(ARGS)
 
 test: check
 	$(BIN)/pytest -q -n 2 -m "not slow"

@@ -7,7 +7,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,18 @@ from torch import Tensor
 import fotltn
 from fotltn.engine import Compiled, Prepared, compile_formulas
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.project.scene import LEARNED, THEORY
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
-from fotltn.syntax.load import parse_theory
+from fotltn.syntax.load import load_theory
 
-LEARNED = ("Car", "Ped", "Run", "Stop", "Crossing", "OnSidewalk")
 STATIC = ("Car", "Ped")
 
 
 def carped_theory() -> CheckedTheory:
     """The thirteen axioms of the paper."""
-    text = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
-    return check(parse_theory(text))
+    return check(load_theory(THEORY))
 
 
 def tables(entities: int, horizon: int, device: str = "cpu") -> dict[str, Tensor]:

@@ -35,7 +35,7 @@ from fotltn.syntax.parse import parse_formula
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "reproduction" / "README.md", *sorted(DOCS.glob("**/*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 STATEMENT = re.compile(
     r"^(sort|static|temporal|predicate|function|constant|relation|include|axiom)\b", re.MULTILINE
@@ -364,7 +364,7 @@ def test_decisions_are_numbered():
 
 def test_files_are_short():
     kinds = {".py", ".md", ".lark", ".fot", ".toml", ".cff", ".txt"}
-    folders = [ROOT / name for name in ("fotltn", "tests", "docs", "examples")]
+    folders = [ROOT / name for name in ("fotltn", "reproduction", "tests", "docs", "examples")]
     files = [f for folder in folders for f in folder.glob("**/*") if f.suffix in kinds]
     files += [f for f in ROOT.glob("*") if f.suffix in kinds and f.name != "CHANGELOG.md"]
     lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for f in files}

@@ -6,6 +6,7 @@ import ast
 import importlib
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,13 +15,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fotltn"
+REPRODUCTION = ROOT / "reproduction"
 
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
     "errors", "memory", "tree", "syntax", "dsl", "logic", "semantics", "algebra", "kernels", "plan",
     "engine", "evaluation", "grounding", "data", "monitor", "analysis", "networks", "learn",
-    "project", "report", "web", "api", "fotltn", "experiments", "cli", "__main__",
+    "project", "report", "web", "api", "fotltn", "cli", "__main__",
 )  # fmt: skip
+
+#: The same in `reproduction/`, which may import anything of the package.
+LAYERS_BESIDE = (
+    "reproduction", "paper", "report", "recipe", "deliveries", "pages", "cli", "__main__",
+)  # fmt: skip
+
+#: The only place of the package that knows of `reproduction/`, which is not installed.
+DOOR = "fotltn.cli.reproduce"
 
 #: Files whose methods load their printer or parser from their own package when called.
 LAZY = {
@@ -44,6 +54,13 @@ def modules() -> dict[str, Path]:
     return {name_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
 
 
+@cache
+def every_module() -> dict[str, Path]:
+    """Those of the package, and those of the paper's experiments beside it."""
+    beside = {name_of(file): file for file in sorted(REPRODUCTION.rglob("*.py"))}
+    return modules() | beside
+
+
 def layer(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
@@ -65,7 +82,7 @@ def imports(code: ast.AST, module: str, known: frozenset[str]) -> Iterator[tuple
             case _:
                 continue
         for name in dict.fromkeys(found):
-            if name == "fotltn" or name.startswith("fotltn."):
+            if package(name) in ("fotltn", "reproduction"):
                 yield name, node.lineno, _in_function(node)
 
 
@@ -82,13 +99,17 @@ def _in_function(node: ast.AST) -> bool:
 
 @cache
 def edges() -> list[tuple[str, str, int, bool]]:
-    """Every import inside the package: from, to, line, whether inside a function."""
-    known = frozenset(modules())
+    """Every import of ours: from, to, line, whether inside a function."""
+    known = frozenset(every_module())
     return [
         (module, target, line, inside)
-        for module, file in modules().items()
+        for module, file in every_module().items()
         for target, line, inside in imports(ast.parse(file.read_text("utf-8")), module, known)
     ]
+
+
+def package(module: str) -> str:
+    return module.split(".")[0]
 
 
 def wrong(found: list[tuple[str, str, int, bool]]) -> list[str]:
@@ -96,12 +117,15 @@ def wrong(found: list[tuple[str, str, int, bool]]) -> list[str]:
     return [
         f"{module}:{line} imports {target}"
         for module, target, line, _ in found
-        if LAYERS.index(layer(target)) > LAYERS.index(layer(module))
+        if package(module) == package(target)
+        and (order := LAYERS if package(module) == "fotltn" else LAYERS_BESIDE)
+        and order.index(layer(target)) > order.index(layer(module))
     ]
 
 
 def test_every_module_has_a_layer():
     assert {layer(m) for m in modules()} <= set(LAYERS)
+    assert {layer(m) for m in every_module().keys() - modules()} <= set(LAYERS_BESIDE)
 
 
 def test_imports_point_back_along_the_layers():
@@ -109,12 +133,23 @@ def test_imports_point_back_along_the_layers():
     assert wrong(edges()) == []
 
 
+def test_the_package_does_not_know_the_experiments_of_the_paper():
+    """But for the door to them, which loads them when it is called."""
+    across = [e for e in edges() if (package(e[0]), package(e[1])) == ("fotltn", "reproduction")]
+    assert [(module, inside) for module, _, _, inside in across] == [(DOOR, True)]
+
+
+def test_the_experiments_of_the_paper_are_not_installed():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert settings["tool"]["setuptools"]["packages"]["find"]["include"] == ["fotltn*"]
+
+
 def test_modules_of_a_package_do_not_import_each_other_in_circles():
     """But for the methods of syntax trees that load their printer or parser when called."""
-    after: dict[str, set[str]] = {module: set() for module in modules()}
+    after: dict[str, set[str]] = {module: set() for module in every_module()}
     for module, target, _, inside in edges():
         lazy = inside and layer(module) == layer(target) and module in LAZY
-        if target in after and not lazy:
+        if target in after and not lazy and module != DOOR:
             after[module].add(target)
     done: set[str] = set()
     while ready := {m for m in after if m not in done and after[m] <= done}:
@@ -198,7 +233,7 @@ def test_what_needs_torch_loads_on_first_use():
 # --- files -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(modules()))
+@pytest.mark.parametrize("name", list(every_module()))
 def test_every_module_imports(name):
     if name == "fotltn.kernels.transpose":
         pytest.importorskip("triton")
@@ -206,7 +241,9 @@ def test_every_module_imports(name):
 
 
 def test_no_file_is_too_long():
-    files = [f for folder in ("fotltn", "tests") for f in (ROOT / folder).rglob("*.py")]
+    files = [
+        f for folder in ("fotltn", "reproduction", "tests") for f in (ROOT / folder).rglob("*.py")
+    ]
     assert len(files) > 20
     lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for f in files}
     assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
@@ -230,9 +267,9 @@ def undocumented(code: ast.Module) -> Iterator[str]:
                 stack.append((f"{prefix}{child.name}.", child))
 
 
-@pytest.mark.parametrize("name", list(modules()))
+@pytest.mark.parametrize("name", list(every_module()))
 def test_what_is_public_is_documented(name):
-    code = ast.parse(modules()[name].read_text("utf-8"))
+    code = ast.parse(every_module()[name].read_text("utf-8"))
     assert list(undocumented(code)) == []
 
 

@@ -43,7 +43,7 @@ app.command("eval")(evaluate)
 app.command("explain")(explain)
 app.command("new")(new)
 app.command("train")(train)
-app.command("reproduce")(reproduce)
+app.command("reproduce", context_settings={"ignore_unknown_options": True})(reproduce)
 app.command("evaluate")(evaluate_model)
 app.command("query")(query)
 app.command("violations")(violations)
@@ -72,13 +72,13 @@ def _root(
     """Typed first-order temporal logic with a differentiable meaning."""
 
 
-def main() -> None:
-    """Run the command line; errors of the input become a message and exit status 1."""
+def main(program: typer.Typer = app) -> None:
+    """Run a command line; errors of the input become a message and exit status 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        sys.exit(_run())
+        sys.exit(_run(program))
     except BrokenPipeError:
         _discard_output()
         sys.exit(FINDINGS)
@@ -88,11 +88,11 @@ def main() -> None:
         sys.exit(FINDINGS)
 
 
-def _run() -> int:
+def _run(program: typer.Typer) -> int:
     """The exit status, with everything printed and flushed."""
     status = 0
     try:
-        app()
+        program()
     except FotError as error:
         complain(error, as_json="--json" in sys.argv)
         status = FINDINGS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -129,16 +128,15 @@ def make(
     folder: Path, cars: int, pedestrians: int, steps: int, seed: int, *, paper: bool = False
 ) -> None:
     """Write the files of a project into a folder of its own."""
-    from fotltn.experiments.carped import generate, write
     from fotltn.project.config import FILE
+    from fotltn.project.scene import THEORY, generate, write
 
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"'{folder}' exists already; a new project needs a folder of its own")
         scene = generate(cars, pedestrians, steps, seed=seed)
         folder.mkdir(parents=True, exist_ok=True)
-        theory = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
-        (folder / "theory.fot").write_text(theory, "utf-8")
+        (folder / "theory.fot").write_text(THEORY.read_text("utf-8"), "utf-8")
         write(scene, folder)
         (folder / FILE).write_text(PAPER if paper else RECIPE, "utf-8")
     except OSError as error:

@@ -1,164 +1,37 @@
-"""`fotltn reproduce`: the paper's experiments, from generated data to tables and plots."""
+"""`fotltn reproduce`: the door to the paper's experiments, which a checkout has."""
 
 from __future__ import annotations
 
-import os
-import time
-from dataclasses import replace
-from importlib.util import find_spec
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fotltn.cli.output import emit_json
+from fotltn.errors import DataError, Diagnostic
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fotltn.experiments.protocol import Run
+#: Where `fotltn/` lies: the checkout, if it is one.
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def reproduce(
-    folder: Annotated[Path, typer.Argument(help="Where records, tables and figures go.")] = Path(
-        "reproduction"
-    ),
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="CarPed35K, two fractions, two repetitions, 200 epochs."),
-    ] = False,
-    device: Annotated[
-        str, typer.Option("--device", help="cpu, or cuda: then many runs are one computation.")
-    ] = "cpu",
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", min=1, help="How many runs at a time, on a CPU; by default, its cores."
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="CarPed35K or CarPed180K; repeatable.")
-    ] = None,
-    method: Annotated[
+    arguments: Annotated[
         list[str] | None,
-        typer.Option("--method", help="FOT-LTN+BK, FOT-LTN or HTGNN; repeatable."),
+        typer.Argument(help="See `python -m reproduction run --help`."),
     ] = None,
-    fraction: Annotated[
-        list[float] | None,
-        typer.Option("--fraction", help="A share of the facts to learn from; repeatable."),
-    ] = None,
-    repetitions: Annotated[
-        int | None, typer.Option("--repetitions", min=1, help="Runs of each cell.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="At most.")] = None,
-    limit: Annotated[
-        bool, typer.Option("--limit/--no-limit", help="Also sample the Bayes limit.")
-    ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Reproduce the paper: 480 runs, its tables and its figure, ours beside theirs.
+    """Run the paper's experiments, in a checkout of the repository.
 
-    Runs that are on record in the folder are not run again, so that an interrupted reproduction
-    goes on where it was. Tables and figures show all that is on record.
+    The same as `python -m reproduction run` there. They are no part of the installed package.
     """
-    from fotltn.errors import DataError
-    from fotltn.experiments import reproduce as version
-    from fotltn.experiments.protocol import DATA, FRACTIONS, METHODS, READING, REPETITIONS, grid
-    from fotltn.experiments.sweep import sweep
-    from fotltn.report.records import read, write
-    from fotltn.report.write import write_report
-
-    if find_spec("matplotlib") is None:
-        raise DataError("figures need matplotlib: pip install matplotlib")
-    version.check_device(device)
-    names = tuple(data or (version.QUICK_DATA if quick else DATA))
-    fractions = tuple(fraction or (version.QUICK_FRACTIONS if quick else FRACTIONS))
-    count = repetitions or (version.QUICK_REPETITIONS if quick else REPETITIONS)
-    setting = replace(READING, epochs=epochs or (version.QUICK_EPOCHS if quick else READING.epochs))
-    wanted = list(grid(names, tuple(method or METHODS), fractions, count))
-    runs, limits = folder / "runs.jsonl", folder / "limit.jsonl"
-    began = time.perf_counter()
-    with _Progress(quiet=as_json) as progress:
-        new = sweep(
-            wanted, setting, runs, device=device, processes=processes or os.cpu_count() or 1,
-            on_batch=progress.batch,
-        )  # fmt: skip
-        if limit:
-            progress.start("sampling the Bayes limit")
-            new += version.bayes(
-                names, fractions, count, limits, setting=setting, device=device,
-                on_done=progress.show,
-            )  # fmt: skip
-    taken = time.perf_counter() - began
-    found = read(runs, limits) if limits.exists() else read(runs)
-    known = version.background([n for n in DATA if n in {one.data for one in found}])
-    records = write(found, folder / "records.parquet")
-    files = (records, *write_report(found, folder / "report", **known))
-    if as_json:
-        emit_json({
-            "ok": True, "runs": len(found), "new": new, "seconds": taken,
-            "files": [str(f) for f in files],
-        })  # fmt: skip
-        return
-    from fotltn.report.render import as_text
-    from fotltn.report.tables import results_table
-
-    for metric in ("pr_auc", "kb_sat"):
-        print(as_text(results_table(
-            found, metric, truth=known["truth"], all_false=known["all_false"]
-        )))  # fmt: skip
-        print()
-    print(f"{new} of {len(found)} runs done now, in {taken:.0f} s; {len(files)} files in {folder}")
-
-
-class _Progress:
-    """Batches as they are done, with the time that is left."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
+    if not all((_ROOT / name).is_file() for name in ("pyproject.toml", "reproduction/cli.py")):
+        raise DataError(
+            Diagnostic(
+                "the paper's experiments are not installed: they live in the repository",
+                hint="in a checkout, run: python -m reproduction run",
+            )
         )
+    sys.path.insert(0, str(_ROOT))
+    from reproduction.cli import app
 
-        self.console = Console(stderr=True, quiet=quiet)
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("runs"), TimeRemainingColumn(), console=self.console,
-            disable=quiet or not self.console.is_terminal,
-            speed_estimate_period=3600,  # a run may take minutes
-        )  # fmt: skip
-        self.task = self.bar.add_task("running", total=None)
-
-    def __enter__(self) -> _Progress:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def start(self, text: str) -> None:
-        """Begin with something else."""
-        self.bar.remove_task(self.task)
-        self.task = self.bar.add_task(text, total=None)
-        self.say(text)
-
-    def say(self, text: str) -> None:
-        """Print a line, where there is no bar."""
-        if not self.console.is_terminal:
-            self.console.print(text)
-
-    def show(self, done: int, total: int) -> None:
-        """Show how far it is."""
-        self.bar.update(self.task, completed=done, total=total)
-
-    def batch(
-        self, group: Sequence[Run], found: Sequence[dict[str, Any]], done: int, total: int
-    ) -> None:
-        """Show a batch that is done."""
-        first, mean = group[0], sum(r["pr_auc"] for r in found) / len(found)
-        self.show(done, total)
-        self.say(f"{done} of {total} runs: {first.data}, {first.method}, PR-AUC {mean:.3f}")
+    app(["run", *(arguments or ())], prog_name="python -m reproduction")

@@ -48,8 +48,8 @@ def check_packages() -> None:
             raise DataError(f"reports need {name}: pip install 'fotltn[report]'")
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """A page from a template in `pages/`; what is put into it is escaped.
+def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
+    """A page from a template in `pages/`, or in a folder of yours; what is put in is escaped.
 
     Raises:
         DataError: a package is missing.
@@ -58,7 +58,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES),
+        loader=jinja2.FileSystemLoader([*folders, PAGES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -16,6 +16,3 @@ from fotltn.report.curves import calibration as calibration
 from fotltn.report.curves import precision_recall as precision_recall
 from fotltn.report.curves import training_curves as training_curves
 from fotltn.report.look import save as save
-from fotltn.report.sweeps import predicates_figure as predicates_figure
-from fotltn.report.sweeps import results_figure as results_figure
-from fotltn.report.sweeps import sweep as sweep

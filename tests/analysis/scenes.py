@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from importlib import resources
 
 import torch
 
 from fotltn.analysis.prefix import Layer
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.project.scene import LEARNED as LEARNED
+from fotltn.project.scene import THEORY
 from fotltn.semantics import crisp
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
-from fotltn.syntax.load import parse_theory
-
-LEARNED = ("Car", "Ped", "Run", "Stop", "Crossing", "OnSidewalk")
+from fotltn.syntax.load import load_theory
 
 
 def carped_theory() -> CheckedTheory:
-    text = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
-    return check(parse_theory(text))
+    return check(load_theory(THEORY))
 
 
 def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Tables:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fotltn.analysis.audit_crisp import count_cells
 
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis.audit import audit
-from fotltn.analysis.audit_crisp import count_cells
 from fotltn.analysis.audit_data import Kind
 from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.prefix import prefix

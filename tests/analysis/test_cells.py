@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fotltn.analysis.explain.text import text_of, written
 
 from fotltn import evaluate, parse_theory
 from fotltn.analysis.explain import (
@@ -25,7 +26,6 @@ from fotltn.analysis.explain import (
     truth_over_time,
     why,
 )
-from fotltn.analysis.explain.text import text_of, written
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer
 
-from fotltn.cli.main import main
+from fotltn.cli.main import app, main
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "appendix_b"
 THEORY = """\
@@ -52,17 +53,24 @@ def succeed(*args: object) -> None:
     assert not stopped.value.code
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run `main()` as if from a shell; any exception but an exit is a traceback, and fails."""
+def caller(
+    program: typer.Typer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """Run a program as if from a shell; any exception but an exit is a traceback, and fails."""
 
     def run(*args: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["fotltn", *map(str, args)])
+        monkeypatch.setattr(sys, "argv", [program.info.name, *map(str, args)])
         with pytest.raises(SystemExit) as stopped:
-            main()
+            main(program)
         return Result(int(stopped.value.code or 0), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run `fotltn` as if from a shell."""
+    return caller(app, monkeypatch, capsys)
 
 
 @pytest.fixture

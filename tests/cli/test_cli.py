@@ -392,8 +392,7 @@ OPTIONS = {
     "monitor": ["--input", "--every", "--horizon", "--semantics", "--p", "--threshold",
                 "--crisp-only", "--history", "--json"],
     "report": ["--output", "-o", "--top", "--threshold", "--force", "--json"],
-    "reproduce": ["--quick", "--device", "--processes", "--data", "--method", "--fraction",
-                  "--repetitions", "--epochs", "--limit", "--json"],
+    "reproduce": [],
 }  # fmt: skip
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-import fotltn.experiments
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.monitor.monitor import Keep, Monitor
 from fotltn.monitor.steps import Header, Step
+from fotltn.project.scene import THEORY
 from fotltn.syntax.load import load_theory, parse_theory
 from fotltn.syntax.theory import Theory
 
-CARPED = Path(fotltn.experiments.__file__).parent / "carped.fot"
 CARS, PEDS = ("c1", "c2"), ("p1", "p2", "p3")
 HEADER = Header(
     [*(("Car", c) for c in CARS), *(("Ped", p) for p in PEDS)],
@@ -25,7 +24,7 @@ HEADER = Header(
 
 def theory() -> CheckedTheory:
     """The 13 axioms of the paper, and one that waits for somebody."""
-    paper = load_theory(CARPED)
+    paper = load_theory(THEORY)
     extra = parse_theory("axiom Wait: forall x. G(Close(x, x) -> F Run(x))").axioms
     return check(Theory(paper.declarations, (*paper.axioms, *extra)))
 

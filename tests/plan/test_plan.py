@@ -1,6 +1,5 @@
 """Plans: what is chosen, what is refused, how it reads."""
 
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,12 @@ from fotltn.plan.build import build
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.plan import Route
 from fotltn.plan.sizes import Sizes, Sparse
+from fotltn.project.scene import THEORY as FILE
 from fotltn.semantics.config import GODEL, GOGUEN, LTN, STABLE_PRODUCT
-from fotltn.syntax.load import parse_theory
+from fotltn.syntax.load import load_theory
 
 SNAPSHOT = Path(__file__).parents[1] / "snapshots" / "carped_plan.txt"
-THEORY = check(
-    parse_theory(resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8"))
-)
+THEORY = check(load_theory(FILE))
 SIZES = Sizes({"agent": 200}, 150, sparse={"Close": Sparse(150_000, crisp=True)})
 
 

@@ -1,7 +1,6 @@
 """The engine under PyTorch's function transforms and its compiler."""
 
 from dataclasses import replace
-from importlib import resources
 
 import pytest
 import torch
@@ -11,18 +10,14 @@ from fotltn.engine import compile_formulas, compiled
 from fotltn.errors import SemanticsError
 from fotltn.logic.check import check
 from fotltn.plan.plan import Route
+from fotltn.project.scene import THEORY as FILE
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LTN, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
-from fotltn.syntax.load import parse_theory
+from fotltn.syntax.load import load_theory
 
-THEORY = check(
-    parse_theory(
-        resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8"),
-        source="carped",
-    )
-)
+THEORY = check(load_theory(FILE))
 AXIOMS = {a.name: a.formula for a in THEORY.axioms}
 ENTITIES, HORIZON = 6, 9
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import fotltn
-from fotltn.experiments.carped import generate, write
 from fotltn.learn.store import read_folder
+from fotltn.project.scene import THEORY as FILE
+from fotltn.project.scene import generate, write
 from tests.project.common import THEORY, project, same
 
 FEW = {"epochs": 5}
@@ -20,10 +21,7 @@ FEW = {"epochs": 5}
 def scene(tmp_path_factory):
     """A folder with a theory and facts, as a user has them."""
     folder = tmp_path_factory.mktemp("scene")
-    from importlib import resources
-
-    theory = resources.files("fotltn.experiments").joinpath("carped.fot").read_text("utf-8")
-    (folder / "theory.fot").write_text(theory)
+    (folder / "theory.fot").write_text(FILE.read_text("utf-8"))
     write(generate(4, 4, 12, seed=1, close=0.4), folder)
     return folder
 

@@ -1,6 +1,6 @@
 """Projects and models that version 0.1.0 wrote still load, answer and train as they did.
 
-`tests/fixtures/v0_1_0` has three projects with the models that 0.1.0 trained from them, and what its
+`tests/fixtures/v0_1_0` has three projects with the models that 0.1.0 trained, and what its
 commands said of these: a recipe with definitions, networks as in the paper, and clips with
 features, presence and entities of their own.
 """

@@ -11,8 +11,6 @@ from fotltn import DataError
 from fotltn.analysis.metrics import calibration
 from fotltn.learn.fit import Epoch
 from fotltn.report.cells import Band
-from fotltn.report.records import record
-from tests.report.common import grid, values
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402 after it is known to be there
@@ -120,33 +118,6 @@ def test_a_band():
     assert (vertices.min(), vertices.max()) == (0.25, 1.0)
     with pytest.raises(DataError, match="nothing to draw"):
         plots.truth_over_time(Band((), (), (), (), ()))
-
-
-def test_sweep():
-    runs = grid(repetitions=2)
-    ax = plots.sweep(runs, "kb_sat", data="CarPed35K")
-    assert (ax.get_title(), ax.get_ylabel()) == ("CarPed35K", "KB-SAT")
-    chosen = [r for r in runs if (r.data, r.method, r.fraction) == ("CarPed35K", "HTGNN", 0.1)]
-    mean = sum(r.kb_sat or 0 for r in chosen) / 2
-    assert lines(ax)["HTGNN"][0] == pytest.approx(mean)
-    one = plots.sweep([record(values())], "axioms.A1")
-    assert list(lines(one)) == ["FOT-LTN+BK"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "choose one with data="),
-        ({"data": "CarPed35"}, "did you mean 'CarPed35K'"),
-        ({"metric": "pr_acu", "data": "CarPed35K"}, "no metric 'pr_acu'"),
-        ({"metric": "pr_auc_by.Bus", "data": "CarPed35K"}, "no run on 'CarPed35K' has the metric"),
-    ],
-)
-def test_sweeps_that_cannot_be_drawn(arguments, message):
-    with pytest.raises(DataError, match=message):
-        plots.sweep(grid(repetitions=1), **arguments)
-    with pytest.raises(DataError, match="no records"):
-        plots.sweep([])
 
 
 def test_axes_that_are_given_are_drawn_on_as_they_are():

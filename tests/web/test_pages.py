@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
 from fotltn.analysis.audit_crisp import count_cells
+
 from fotltn.analysis.evaluate_cells import axiom_values, two_valued
 from fotltn.analysis.explain import rule_of
 from fotltn.analysis.prefix import prefix

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fotltn.web.layout import Layout
 
 from fotltn.analysis.explain import Subject, rule_of
 from fotltn.errors import LimitError
@@ -13,7 +14,6 @@ from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from fotltn.web import rows
-from fotltn.web.layout import Layout
 from fotltn.web.rows import chosen, predictions
 
 THEORY = check(parse_theory("sort agent\npredicate Sees(agent, agent), Stop(agent)\n"))

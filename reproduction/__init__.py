@@ -1,0 +1,1 @@
+"""The paper's experiments, and the study of the recipe; no part of the installed package."""

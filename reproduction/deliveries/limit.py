@@ -1,0 +1,326 @@
+"""The Bayes limit of deliveries: what the labels tell one who knows how worlds come about.
+
+The true process, as in `reproduction.deliveries.world`, is the prior, labels that are wrong at
+known rates are the evidence, and all of `Given` is known. No method that knows less ranks the facts
+better, on average.
+
+The posterior is sampled by Gibbs sampling: one robot after another gets new faults, and one parcel
+after another a new track, given all others. That step is exact, see `deliveries_chains`. Robots
+that can cause no alarm in common, and parcels of different origins, are drawn at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.labels import Labels
+from reproduction.deliveries.chains import (
+    GONE,
+    LOADED,
+    MOVES,
+    NEVER,
+    PARCEL_STATES,
+    WAITS,
+    Array,
+    alarms_of,
+    draw_paths,
+    groups,
+    parcel_chains,
+    robot_chain,
+    was_faulty,
+)
+from reproduction.deliveries.world import (
+    BREAKS,
+    LEARNED,
+    RATES,
+    SORTS,
+    WINDOW,
+    WORN,
+    Given,
+    Rates,
+    Size,
+    rates_of,
+)
+from reproduction.paper.bayes import SMALLEST_RATE, Degrees, check_sampling
+
+#: Chains move slowly from one robot to another as the reason of an alarm, so there are many.
+SWEEPS, BURN_IN, CHAINS = 100, 40, 32
+
+
+# --- the posterior ---------------------------------------------------------------------------
+
+
+def posterior(
+    given: Given,
+    labels: Labels,
+    *,
+    seed: int,
+    rates: Mapping[str, Rates] = RATES,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    chains: int = CHAINS,
+    device: str | torch.device = "cpu",
+) -> Degrees:
+    """How probable every cell of the learned predicates is, given noisy labels.
+
+    Args:
+        given: what is known of the world.
+        labels: true or false facts, some of them wrong; there may be none.
+        seed: of the draws; they depend on nothing else.
+        rates: for each labelled predicate, how often its labels are wrong.
+        sweeps: how often everything is drawn in each chain, after the sweeps of `burn_in`.
+        burn_in: sweeps that do not count. In the first half, labels of Alarm, Busy and Delayed gain
+            weight.
+        chains: how many samplers, each with draws of its own, the means are over.
+        device: where to compute.
+
+    Returns:
+        The means by predicate: Worn with axes (robot, 1), the others with (entity, time).
+
+    Raises:
+        DataError: labels do not fit the world, a degree is neither 0 nor 1, or a number is out of
+            range.
+    """
+    return posteriors(
+        given,
+        [labels],
+        seeds=[seed],
+        rates=rates,
+        sweeps=sweeps,
+        burn_in=burn_in,
+        chains=chains,
+        device=device,
+    )[0]
+
+
+def posteriors(
+    given: Given,
+    labels: Sequence[Labels],
+    *,
+    seeds: Sequence[int],
+    rates: Mapping[str, Rates] = RATES,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    chains: int = CHAINS,
+    device: str | torch.device = "cpu",
+) -> list[Degrees]:
+    """The posterior of one world for each of several sets of labels, all computed together.
+
+    Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
+    """
+    check_sampling(len(labels), seeds, sweeps, burn_in, chains)
+    found = [_evidence(one, given.size, rates) for one in labels]
+    if not found:
+        return []
+    size = given.size
+    evidence = {
+        name: torch.stack([one[name] for one in found], dim=-1)
+        .repeat_interleave(chains, dim=-1)
+        .to(device)
+        for name in LEARNED
+    }
+    sampler = _Sampler(given, evidence, torch.device(device))
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    shape = (size.steps, size.robots + size.parcels, chains)
+    for sweep in range(burn_in + sweeps):
+        draws = [torch.rand(shape, generator=g, dtype=torch.float64) for g in generators]
+        strength = min(1.0, 2 * sweep / burn_in) if burn_in else 1.0
+        sampler.sweep(torch.cat(draws, dim=-1).to(device), strength)
+        if sweep >= burn_in:
+            sampler.count()
+    means = {
+        name: total.unflatten(-1, (-1, chains)).sum(-1).cpu() / (sweeps * chains)
+        for name, total in sampler.totals.items()
+    }
+    return [
+        {name: mean[..., run].contiguous() for name, mean in means.items()}
+        for run in range(len(labels))
+    ]
+
+
+def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees:
+    """How far labels speak for each fact, as logarithms of ratios of likelihoods."""
+    numbers = {"robot": size.robots, "parcel": size.parcels, "station": size.stations}
+    found = {}
+    for name in LEARNED:
+        steps = 1 if name == "Worn" else size.steps
+        found[name] = torch.zeros(numbers[SORTS[name][0]], steps, dtype=torch.float64)
+    for name, index in labels.index.items():
+        if name not in LEARNED:
+            hint = did_you_mean(name, LEARNED) or f"there are {listing(LEARNED)}"
+            raise DataError(f"no predicate '{name}' is learned in a world; {hint}")
+        table, index, truth = found[name], index.cpu(), labels.truth[name].cpu()
+        limits = torch.tensor([1, *table.shape])[:, None]
+        if len(index) != 3 or ((index < 0) | (index >= limits)).any():
+            raise DataError(
+                f"labels of '{name}' do not fit the world; it is one trace of {len(table)} "
+                f"{SORTS[name][0]}s, and '{name}' has {table.shape[1]} points"
+            )
+        if ((truth != 0) & (truth != 1)).any():
+            raise DataError(f"labels of '{name}' must be true or false, but a degree is between")
+        missed, invented = (
+            min(max(rate, SMALLEST_RATE), 1 - SMALLEST_RATE) for rate in rates_of(name, rates)
+        )
+        speaks_for = float(np.log1p(-missed) - np.log(invented))
+        speaks_against = float(np.log(missed) - np.log1p(-invented))
+        weights = torch.tensor([speaks_against, speaks_for], dtype=table.dtype)[truth.long()]
+        table.index_put_((index[1], index[2]), weights, accumulate=True)
+    return found
+
+
+# --- sampling --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Robots:
+    """Robots that are drawn together.
+
+    Args:
+        units: their numbers.
+        alarms: which alarms a state causes, 0 or 1, with axes (robot, time, state, station).
+    """
+
+    units: Tensor
+    alarms: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parcels:
+    """Parcels that are drawn together.
+
+    Args:
+        units: their numbers.
+        transition: of their states, as for `draw_paths`.
+    """
+
+    units: Tensor
+    transition: Tensor
+
+
+class _Sampler:
+    """All robots and parcels in all chains of all runs, as they are drawn anew.
+
+    A row is a chain of a run. Tables have the axes (entity, time, row); those of alarms and of how
+    many parcels wait have (time, row, station).
+
+    Args:
+        given: what is known of the world.
+        evidence: for each predicate, with axes (entity, time, row).
+        device: where to compute.
+    """
+
+    def __init__(self, given: Given, evidence: Degrees, device: torch.device) -> None:
+        robots, parcels, _, steps = given.size
+        rows = evidence["Worn"].shape[-1]
+
+        def moved(array: Array) -> Tensor:
+            return torch.from_numpy(array.copy()).to(device)
+
+        self.evidence = evidence
+        self.carrier, self.origin = moved(given.carrier), moved(given.origin)
+        was = was_faulty()
+        self.faulty_in, self.recent_in = moved(was[:, 0]), moved(was.max(1))
+        alarms = alarms_of(given, was)
+        reach = alarms.max(2).reshape(robots, -1)
+        self.robots = [
+            _Robots(moved(units), moved(alarms[units])) for units in groups(reach @ reach.T == 0)
+        ]
+        first, table = robot_chain()
+        self.robot_start = moved(first)
+        self.robot_chain = moved(table).expand(1, steps, -1, -1)
+        first, table = parcel_chains(given)
+        self.parcel_start = moved(first)
+        self.parcels = [
+            _Parcels(moved(units), moved(table[units]))
+            for units in groups(given.origin[:, None] != given.origin)
+        ]
+        quiet = steps * float(np.log1p(-BREAKS))  # of a worn robot, before it is drawn again
+        self.of_worn = evidence["Worn"][:, 0] + float(np.log(WORN) - np.log(-np.expm1(quiet)))
+        self.of_sound = float(np.log1p(-WORN)) - quiet
+        self.alarm, self.busy = (evidence[n].permute(1, 2, 0) for n in ("Alarm", "Busy"))
+        due = pad(evidence["Due"], (0, 0, WINDOW, 0))
+        back = [due[:, WINDOW - j : WINDOW - j + steps] for j in range(1, WINDOW + 1)]
+        self.due = torch.stack(back, dim=-1).cumsum(-1)
+        nothing = torch.zeros(robots, steps, rows, dtype=torch.bool, device=device)
+        self.faulty, self.recent = nothing, nothing.clone()
+        self.waits = torch.zeros(parcels, steps, rows, dtype=torch.bool, device=device)
+        self.moves = self.waits.clone()
+        self.reasons = torch.zeros_like(self.alarm)
+        self.caused = self.reasons.expand(robots, -1, -1, -1).clone()
+        self.waiting = torch.zeros_like(self.busy)
+        self.totals = {name: torch.zeros_like(own) for name, own in evidence.items()}
+
+    def sweep(self, draws: Tensor, strength: float) -> None:
+        """Draw the faults of every robot, and the track of every parcel.
+
+        Args:
+            draws: numbers in [0, 1), with axes (time, robot or parcel, row), robots first.
+            strength: how much the labels of Alarm, Busy and Delayed count.
+        """
+        draws = draws.transpose(0, 1)
+        robots = len(self.faulty)
+        delays = torch.zeros_like(self.evidence["Faulty"])
+        open_now = (self.waits | self.moves) * self.evidence["Delayed"]
+        delays.index_add_(0, self.carrier, open_now, alpha=strength)
+        for some in self.robots:
+            self._draw_robots(some, delays, draws[some.units], strength)
+        for parcels in self.parcels:
+            self._draw_parcels(parcels, draws[robots + parcels.units], strength)
+
+    def _draw_robots(self, some: _Robots, delays: Tensor, draws: Tensor, strength: float) -> None:
+        units, old = some.units, self.caused[some.units]
+        needed = (self.reasons - old == 0) * self.alarm * strength
+        gain = needed @ some.alarms.transpose(2, 3)
+        gain += self.evidence["Faulty"][units][..., None] * self.faulty_in
+        gain += delays[units][..., None] * self.recent_in
+        gain[:, -1] += self.of_worn[units][..., None]
+        gain[:, -1, :, NEVER] += self.of_sound - self.of_worn[units]
+        state = draw_paths(gain, self.robot_start, self.robot_chain, draws)
+        self.faulty[units], self.recent[units] = self.faulty_in[state], self.recent_in[state]
+        new = some.alarms.gather(2, state[..., None].expand_as(old))
+        self.reasons += (new - old).sum(0)
+        self.caused[units] = new
+
+    def _draw_parcels(self, some: _Parcels, draws: Tensor, strength: float) -> None:
+        units, at = some.units, self.origin[some.units]
+        old = self.waits[units].double()
+        alone = self.waiting[..., at].permute(2, 0, 1) - old == 0
+        busy = alone * self.evidence["Busy"][at]
+        delayed = self.recent[self.carrier[units]] * self.evidence["Delayed"][units]
+        waits = self.evidence["Waits"][units] + (busy + delayed) * strength
+        moves = self.evidence["Moves"][units] + delayed * strength
+        gain = torch.zeros(*waits.shape, PARCEL_STATES, dtype=waits.dtype, device=waits.device)
+        gain[..., WAITS:LOADED] = waits[..., None]
+        gain[..., LOADED:GONE] = moves[..., None]
+        gain[..., LOADED:MOVES] += self.due[units]
+        state = draw_paths(gain, self.parcel_start, some.transition, draws)
+        new = (state >= WAITS) & (state < LOADED)
+        self.waits[units], self.moves[units] = new, (state >= LOADED) & (state < GONE)
+        self.waiting[..., at] += (new.double() - old).permute(1, 2, 0)
+
+    def count(self) -> None:
+        """Add what is true now to the totals."""
+        due = torch.zeros_like(self.waits)
+        so_far = self.waits.clone()
+        for ahead in range(1, min(WINDOW + 1, due.shape[1])):
+            due[:, :-ahead] |= so_far[:, :-ahead] & self.moves[:, ahead:]
+            so_far[:, :-ahead] &= self.waits[:, ahead:]
+        now = {
+            "Worn": self.faulty.any(1, keepdim=True),
+            "Faulty": self.faulty,
+            "Waits": self.waits,
+            "Moves": self.moves,
+            "Alarm": (self.reasons > 0).permute(2, 0, 1),
+            "Busy": (self.waiting > 0).permute(2, 0, 1),
+            "Due": due,
+            "Delayed": (self.waits | self.moves) & self.recent[self.carrier],
+        }
+        for name, total in self.totals.items():
+            total += now[name]

@@ -1,0 +1,386 @@
+"""The Bayes limit of the paper's scenes: what the labels tell one who knows how scenes come about.
+
+The true process, as in `fotltn.project.scene`, is the prior, and labels that are wrong at a
+known rate are the evidence. Given are Close and which agents are cars and which are pedestrians;
+labels of Car and Ped, and those about agents of the other kind, are not looked at. No method that
+knows less ranks the facts better, on average.
+
+The posterior is sampled by Gibbs sampling: one pedestrian after another gets new crossings, given
+those of all others. That step is exact. What a point of crossing adds to the log-likelihood does
+not depend on the other points: it comes from the labels of the pedestrian itself, and from those,
+one point later, of the close cars that nobody else stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+import fotltn
+from fotltn.analysis.metrics import Metric, chance, mean, pr_auc
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.labels import Labels
+from fotltn.project.scene import LEARNED, Scene, Size
+from reproduction.paper.crossings import DRAWS, draw_crossings, prior_of_crossings
+
+#: Rates nearer to 0 or 1 are taken as this near, so that chains can pass unlikely states.
+SMALLEST_RATE = 1e-6
+
+#: With these, the mean PR-AUC of one run differs between seeds by a few 1e-4 at most.
+SWEEPS, BURN_IN, CHAINS = 200, 20, 4
+
+Degrees = dict[str, Tensor]
+
+#: For a fraction and a repetition the noisy labels to learn from, and the labels to test on.
+LabelsOf = Callable[[float, int], tuple[Labels, Labels]]
+
+
+# --- the posterior ---------------------------------------------------------------------------
+
+
+def posterior(
+    close: np.ndarray[Any, Any] | Tensor,
+    size: Size,
+    labels: Labels,
+    flip_rate: float,
+    *,
+    seed: int,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    chains: int = CHAINS,
+    device: str | torch.device = "cpu",
+) -> Degrees:
+    """How probable every cell of the learned predicates is, given Close and noisy labels.
+
+    Args:
+        close: who is close to whom, with axes (car, pedestrian, time) or (agent, agent, time).
+        size: of the scene. Cars come first among the agents, as in `Scene.agents`.
+        labels: true or false facts, some of them wrong; there may be none.
+        flip_rate: how probable it is that a label is wrong.
+        seed: of the draws; they depend on nothing else.
+        sweeps: how often every pedestrian is drawn in each chain, after those of `burn_in`.
+        burn_in: sweeps that do not count. In the first half the labels of cars gain weight.
+        chains: how many samplers, each with a start of its own, the means are over.
+        device: where to compute.
+
+    Returns:
+        The means by predicate: Car and Ped with axes (agent, 1), the others with (agent, time).
+
+    Raises:
+        DataError: close or labels do not fit the size, a degree is neither 0 nor 1, or a number
+            is out of range.
+    """
+    return posteriors(
+        close,
+        size,
+        [labels],
+        flip_rate,
+        seeds=[seed],
+        sweeps=sweeps,
+        burn_in=burn_in,
+        chains=chains,
+        device=device,
+    )[0]
+
+
+def posteriors(
+    close: np.ndarray[Any, Any] | Tensor,
+    size: Size,
+    labels: Sequence[Labels],
+    flip_rate: float,
+    *,
+    seeds: Sequence[int],
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    chains: int = CHAINS,
+    device: str | torch.device = "cpu",
+) -> list[Degrees]:
+    """The posterior of one scene for each of several sets of labels, all computed together.
+
+    Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
+    """
+    if not 0 <= flip_rate <= 1:
+        raise DataError(f"the flip rate must be a number from 0 to 1, not {flip_rate}")
+    check_sampling(len(labels), seeds, sweeps, burn_in, chains)
+    near = _near(close, size)
+    found = [_evidence(one, size, flip_rate) for one in labels]
+    if not found:
+        return []
+    crossing = torch.stack([own for own, _ in found])
+    stop = torch.stack([cars for _, cars in found])
+    chain = _Chains(near.to(device), crossing.to(device), stop.to(device), chains)
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    shape = (DRAWS, size.pedestrians, chains)
+    for sweep in range(burn_in + sweeps):
+        draws = torch.stack(
+            [torch.rand(shape, generator=g, dtype=torch.float64) for g in generators], dim=2
+        )
+        strength = min(1.0, 2 * sweep / burn_in) if burn_in else 1.0
+        chain.sweep(draws.flatten(2).to(device), strength)
+        if sweep >= burn_in:
+            chain.count()
+    crosses, stops = (total.cpu() / (sweeps * chains) for total in chain.totals())
+    return [_tables(size, *run) for run in zip(crosses, stops, strict=True)]
+
+
+def _tables(size: Size, crossing: Tensor, stop: Tensor) -> Degrees:
+    """The tables of all agents, from what pedestrians and cars do."""
+    cars, pedestrians, _ = size
+    car = (torch.arange(cars + pedestrians) < cars).double()[:, None]
+    about_cars, about_pedestrians = (0, 0, 0, pedestrians), (0, 0, cars, 0)
+    return {
+        "Car": car,
+        "Ped": 1 - car,
+        "Run": pad(1 - stop, about_cars),
+        "Stop": pad(stop, about_cars),
+        "Crossing": pad(crossing, about_pedestrians),
+        "OnSidewalk": pad(1 - crossing, about_pedestrians),
+    }
+
+
+# --- how good it is --------------------------------------------------------------------------
+
+
+def scores(tables: Mapping[str, Tensor], test: Labels) -> dict[str, Metric]:
+    """The PR-AUC of each labelled predicate."""
+    return {
+        name: pr_auc(truth, tables[name][test.index[name][1], test.index[name][2]])
+        for name, truth in test.truth.items()
+    }
+
+
+def limits(
+    scene: Scene,
+    data: str,
+    labels: LabelsOf,
+    fractions: Iterable[float],
+    repetitions: Iterable[int],
+    *,
+    flip_rate: float = 0.1,
+    seed: int = 0,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    chains: int = CHAINS,
+    together: int = 20,
+    device: str | torch.device = "cpu",
+    judge: Callable[[Degrees], Mapping[str, Any]] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Records of the Bayes limit, one for each fraction and repetition.
+
+    Args:
+        scene: the scene that all labels are about.
+        data: its name in the records.
+        labels: the labels of a fraction and a repetition.
+        fractions: of the facts to learn from.
+        repetitions: their numbers.
+        flip_rate: of the labels to learn from.
+        seed: from which each run gets its own, which its record states; a run has the same
+            whatever other runs there are.
+        sweeps: as of `posterior`.
+        burn_in: as of `posterior`.
+        chains: as of `posterior`.
+        together: how many runs are computed at once; on a GPU, all may be.
+        device: where to compute.
+        judge: what else a record says, from the tables of the run.
+    """
+    if together < 1:
+        raise DataError(f"at least 1 run is computed at once, not {together}")
+    chosen = list(product(fractions, repetitions))
+    for first in range(0, len(chosen), together):
+        runs = chosen[first : first + together]
+        pairs = [labels(*run) for run in runs]
+        seeds = [_seed(seed, *run) for run in runs]
+        begun = time.perf_counter()
+        found = posteriors(
+            scene.close,
+            scene.size,
+            [train for train, _ in pairs],
+            flip_rate,
+            seeds=seeds,
+            sweeps=sweeps,
+            burn_in=burn_in,
+            chains=chains,
+            device=device,
+        )
+        seconds = (time.perf_counter() - begun) / len(runs)
+        for (fraction, repetition), own, tables, (_, test) in zip(
+            runs, seeds, found, pairs, strict=True
+        ):
+            by = scores(tables, test)
+            base = mean({name: chance(truth) for name, truth in test.truth.items()})
+            yield {
+                "data": data,
+                "method": "Bayes limit",
+                "fraction": fraction,
+                "repetition": repetition,
+                "seed": own,
+                "pr_auc": _value(mean(by)),
+                "pr_auc_by": {name: _value(metric) for name, metric in by.items()},
+                "chance": _value(base),
+                **(judge(tables) if judge else {}),
+                "epochs": sweeps,
+                "best_epoch": sweeps,
+                "seconds": seconds,
+                "batch": len(runs),
+                "parameters": 0,
+                "setting": {"flip_rate": flip_rate, "burn_in": burn_in, "chains": chains},
+                "device": _name(torch.device(device)),
+                "version": fotltn.__version__,
+            }
+
+
+def _seed(seed: int, fraction: float, repetition: int) -> int:
+    entropy = [seed, round(fraction * 1e6), repetition]
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+
+def _value(metric: Metric) -> float | None:
+    return metric.value if metric.defined else None
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+# --- what is given ---------------------------------------------------------------------------
+
+
+def check_sampling(runs: int, seeds: Sequence[int], sweeps: int, burn_in: int, chains: int) -> None:
+    """Refuse what no posterior can be sampled with.
+
+    Raises:
+        DataError: a run has no seed, a seed is none, or a number is too small.
+    """
+    if len(seeds) != runs:
+        raise DataError(f"there are {runs} sets of labels, but {len(seeds)} seeds")
+    for seed in seeds:
+        if not 0 <= seed < 2**63:
+            raise DataError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
+    for name, number, least in (
+        ("sweeps", sweeps, 1),
+        ("burn_in", burn_in, 0),
+        ("chains", chains, 1),
+    ):
+        if number < least:
+            raise DataError(f"'{name}' must be at least {least}, not {number}")
+
+
+def _near(close: np.ndarray[Any, Any] | Tensor, size: Size) -> Tensor:
+    """Which pedestrians are close to which cars, with axes (car, pedestrian, time)."""
+    cars, pedestrians, steps = size
+    agents = cars + pedestrians
+    given = torch.as_tensor(np.array(close) if isinstance(close, np.ndarray) else close).cpu()
+    if given.shape == (agents, agents, steps):
+        given = given[:cars, cars:]
+    if given.shape != tuple(size):
+        raise DataError(
+            f"close has the shape {tuple(given.shape)}; of {cars} cars, {pedestrians} pedestrians "
+            f"and {steps} points it is {tuple(size)} or {(agents, agents, steps)}"
+        )
+    return given.bool()
+
+
+def _evidence(labels: Labels, size: Size, flip_rate: float) -> tuple[Tensor, Tensor]:
+    """How far labels speak for Crossing, and for Stop, as logarithms of ratios of likelihoods."""
+    cars, pedestrians, steps = size
+    agents = cars + pedestrians
+    rate = min(max(flip_rate, SMALLEST_RATE), 1 - SMALLEST_RATE)
+    weight = float(np.log1p(-rate) - np.log(rate))
+    speaks = {"Crossing": 1, "OnSidewalk": -1, "Stop": 1, "Run": -1}
+    sums = {"Crossing": torch.zeros(agents * steps, dtype=torch.float64)}
+    sums["Stop"] = sums["Crossing"].clone()
+    for name, index in labels.index.items():
+        if name not in LEARNED:
+            hint = did_you_mean(name, LEARNED) or f"there are {listing(LEARNED)}"
+            raise DataError(f"no predicate '{name}' is learned in a scene; {hint}")
+        if name not in speaks:
+            continue
+        index, truth = index.cpu(), labels.truth[name].cpu().double()
+        limits = torch.tensor([1, agents, steps])[:, None]
+        if len(index) != 3 or ((index < 0) | (index >= limits)).any():
+            raise DataError(
+                f"labels of '{name}' do not fit a scene; it is one trace of {agents} agents and "
+                f"{steps} points"
+            )
+        if ((truth != 0) & (truth != 1)).any():
+            raise DataError(f"labels of '{name}' must be true or false, but a degree is between")
+        total = sums["Crossing" if name in ("Crossing", "OnSidewalk") else "Stop"]
+        total.index_add_(0, index[1] * steps + index[2], speaks[name] * weight * (2 * truth - 1))
+    shape = (agents, steps)
+    return sums["Crossing"].view(shape)[cars:], sums["Stop"].view(shape)[:cars]
+
+
+# --- sampling --------------------------------------------------------------------------------
+
+
+class _Chains:
+    """The crossings of all pedestrians in all chains of all runs, as they are drawn anew.
+
+    A row is a chain of a run; a cell is a car at a point in time, with one more that never counts.
+
+    Args:
+        near: with axes (car, pedestrian, time).
+        crossing: the evidence for Crossing, with axes (run, pedestrian, time).
+        stop: the evidence for Stop, with axes (run, car, time).
+        chains: how many of each run.
+    """
+
+    def __init__(self, near: Tensor, crossing: Tensor, stop: Tensor, chains: int) -> None:
+        runs, pedestrians, steps = crossing.shape
+        cars, device = near.shape[0], near.device
+        self.prior = prior_of_crossings(steps, device)
+        self.own = [own.T[..., None] for own in crossing.unbind(1)]
+        ahead = pad(stop[..., 1:], (0, 1))  # a car stops one point later
+        self.ahead = pad(ahead.flatten(1), (0, 1)).T[..., None].contiguous()
+        self.cells = [_cells(near[:, j]) for j in range(pedestrians)]
+        self.reasons = torch.zeros(cars * steps + 1, runs, chains, dtype=torch.int32, device=device)
+        self.crosses = [
+            torch.zeros(steps, runs, chains, dtype=torch.int32, device=device)
+            for _ in range(pedestrians)
+        ]
+        self.crossed = torch.zeros(pedestrians, steps, runs, dtype=torch.int64, device=device)
+        self.stopped = torch.zeros(cars * steps, runs, dtype=torch.int64, device=device)
+
+    def sweep(self, draws: Tensor, strength: float) -> None:
+        """Draw the crossings of every pedestrian.
+
+        Args:
+            draws: numbers in [0, 1), with axes (draw, pedestrian, row).
+            strength: how much the labels of cars count.
+        """
+        for j, (cells, old) in enumerate(zip(self.cells, self.crosses, strict=True)):
+            places = cells.flatten()
+            others = self.reasons.index_select(0, places).unflatten(0, cells.shape) - old
+            ahead = self.ahead.index_select(0, places).unflatten(0, cells.shape)
+            gain = ((others == 0) * ahead).sum(0) * strength + self.own[j]
+            drawn = draw_crossings(gain.flatten(1).T.contiguous(), self.prior, draws[:, j])
+            new = drawn.T.contiguous().view_as(old).int()
+            self.reasons.index_copy_(0, places, (others + new).flatten(0, 1))
+            self.crosses[j] = new
+
+    def count(self) -> None:
+        """Add what is true now to the totals."""
+        self.crossed += torch.stack(self.crosses).sum(-1)
+        self.stopped += (self.reasons[:-1] > 0).sum(-1)
+
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """How often each pedestrian crossed and each car stopped; axes (run, agent, time)."""
+        steps = self.crossed.shape[1]
+        reasons = self.stopped.T.unflatten(1, (-1, steps))
+        return self.crossed.permute(2, 0, 1), pad(reasons[..., :-1], (1, 0))
+
+
+def _cells(near: Tensor) -> Tensor:
+    """The cells of the cars that are close, with axes (number, time), filled up with the last."""
+    cars, steps = near.shape
+    most = max(1, int(near.sum(0).max()))
+    number = torch.arange(cars * steps, device=near.device).view(cars, steps)
+    cells = torch.where(near, number, cars * steps).sort(dim=0).values
+    return cells[:most]

@@ -1,0 +1,416 @@
+"""Many runs of one data set and method as one computation: a trace for each run.
+
+Every run has networks of its own, which begin as its seed says. The loss is the sum of the losses
+of the runs, so that each has the gradients, and with Adam the steps, that it would have alone.
+A run of FOT-LTN is the same, up to rounding, whatever it is trained with. One of HTGNN begins the
+same, but dropout draws for the whole batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fotltn import __version__
+from fotltn.analysis.metrics import chance, kb_sat, mean, pr_auc
+from fotltn.engine import Prepared, compile_formulas
+from fotltn.errors import DataError
+from fotltn.grounding.labels import Labels
+from fotltn.grounding.split import split
+from fotltn.learn.objective import rooted
+from fotltn.networks.grounding import Grounding
+from fotltn.networks.inputs import Embeddings
+from fotltn.networks.predicates import Network
+from fotltn.project.scene import LEARNED
+from fotltn.semantics.config import STABLE_PRODUCT, PMean, Semantics, named
+from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import SparseTable
+from reproduction.paper.htgnn import HTGNN
+from reproduction.paper.many_networks import ManyMLP
+from reproduction.paper.protocol import Run, Setting, World, facts_of, world
+from reproduction.paper.supervision import (
+    Supervision,
+    cross_entropy,
+    supervision,
+    unsatisfied,
+)
+
+Degrees = dict[str, Tensor]
+
+#: Weight decay of HTGNN, as its publication has it.
+DECAY = 5e-4
+
+#: The memory that intermediate results of axioms may take, of all runs together.
+BUDGET = 64 * 2**30
+
+#: Means of errors for ∀ and G, the greatest degree for ∃ and F: on two-valued tables the
+#: complement of an axiom's value is the share of bindings and times at which it is violated.
+COUNTING = replace(
+    STABLE_PRODUCT, name="counting", forall=PMean(1), always=PMean(1),
+    exists=PMean(float("inf")), eventually=PMean(float("inf")),
+)  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Runs of one data set and method, ready to be trained together.
+
+    Args:
+        runs: the runs.
+        setting: what the paper leaves open.
+        device: where to compute.
+        dtype: of weights, tables and losses.
+        world: the data set.
+        trains: the labels that each run learns from.
+        facts: the same, put together.
+        watched: those that are held back to watch, put together.
+        tests: the labels that each run is tested on.
+        base: sizes and given tables, with a trace for each run.
+    """
+
+    runs: list[Run]
+    setting: Setting
+    device: str
+    dtype: torch.dtype
+    world: World
+    trains: list[Labels]
+    facts: Supervision
+    watched: Supervision | None
+    tests: list[Labels]
+    base: Tables
+
+    @property
+    def method(self) -> str:
+        """The method of all runs."""
+        return self.runs[0].method
+
+    def axioms(self, semantics: Semantics, tables: Degrees, dtype: torch.dtype) -> Prepared:
+        """The axioms, planned for tables of this batch."""
+        formulas = {a.name: a.formula for a in self.world.theory.axioms}
+        program = compile_formulas(formulas, self.world.theory.signature, semantics)
+        return program.prepare(self.model(tables), dtype=dtype, budget=BUDGET)
+
+    def model(self, tables: Degrees) -> Tables:
+        """Tables of all predicates, with a trace for each run."""
+        return replace(self.base, predicates={**self.base.predicates, **tables})
+
+
+def batch(
+    runs: Sequence[Run], setting: Setting, device: str, *, dtype: torch.dtype = torch.float32
+) -> Batch:
+    """Read the facts of runs, which share data set and method.
+
+    Raises:
+        DataError: there are none, or they differ in data set or method.
+    """
+    kinds = {(run.data, run.method) for run in runs}
+    if len(kinds) != 1:
+        raise DataError(
+            f"runs that are trained together have one data set and method, not {len(kinds)}"
+        )
+    found = world(runs[0].data)
+    parts = [facts_of(run, setting) for run in runs]
+    trains = [train for train, _ in parts]
+    seen: list[Labels] = []
+    if setting.watch:
+        pairs = [
+            split(t, 1 - setting.watch, by="facts", seed=run.seed)
+            for t, run in zip(trains, runs, strict=True)
+        ]
+        trains, seen = [a for a, _ in pairs], [b for _, b in pairs]
+    agents, steps = found.close.sizes["agent"], found.close.horizon
+    shapes = {
+        name: (agents, 1 if decl.static else steps)
+        for name, decl in found.theory.signature.predicates.items()
+        if name in LEARNED
+    }
+    facts = supervision(trains, shapes, device, dtype)
+    watched = supervision(seen, shapes, device, dtype) if seen else None
+    close = found.close.predicates["Close"]
+    assert isinstance(close, SparseTable)
+    moved = replace(close, index=close.index.to(device), value=close.value.to(device, dtype))
+    base = replace(
+        found.close,
+        lengths=torch.full((len(runs),), steps, device=device),
+        predicates={"Close": moved},
+    )
+    tests = [test for _, test in parts]
+    return Batch(list(runs), setting, device, dtype, found, trains, facts, watched, tests, base)
+
+
+class _Ours(nn.Module):
+    """FOT-LTN with or without axioms."""
+
+    def __init__(self, work: Batch) -> None:
+        super().__init__()
+        runs, signature = work.runs, work.world.theory.signature
+        agents, steps = work.base.sizes["agent"], work.base.horizon
+        self.grounding = Grounding(
+            signature,
+            work.base,
+            {
+                name: Network(ManyMLP(len(runs), 32), static=signature.predicates[name].static)
+                for name in LEARNED
+            },
+            inputs={"agent": Embeddings(len(runs), agents, steps, 32)},
+        )
+        self.to(dtype=work.dtype)
+        self.draw(runs, work.setting.scale)
+        self.to(work.device)
+        self.work = work
+        self.ready: Prepared | None = None
+
+    def draw(self, runs: Sequence[Run], scale: float) -> None:
+        """Initial weights of each run by its own seed, whatever runs it is trained with."""
+        for number, run in enumerate(runs):
+            generator = torch.Generator().manual_seed(run.seed)
+            for module in self.grounding.modules():
+                if isinstance(module, ManyMLP):
+                    module.draw(number, generator)
+                elif isinstance(module, Embeddings):
+                    with torch.no_grad():
+                        module.vectors[number].normal_(0.0, scale, generator=generator)
+
+    def tables(self) -> Degrees:
+        """The tables of all runs."""
+        return {n: t for n, t in self.grounding().predicates.items() if n in LEARNED}
+
+    def forward(self) -> Tensor:
+        """The loss of each run."""
+        work, p, tables = self.work, self.work.setting.p, self.tables()
+        facts = unsatisfied(tables, work.facts, p)
+        if work.method == "FOT-LTN":
+            return facts
+        if self.ready is None:
+            semantics = named(work.setting.semantics).with_p(p)
+            self.ready = work.axioms(semantics, tables, work.dtype)
+        found = self.ready(work.model(tables)).values()
+        values = torch.stack([v.tensor.reshape(-1).expand(len(work.runs)) for v in found])
+        axioms = rooted(((1 - values).clamp(min=0) ** p).mean(0), p)
+        return rooted((facts**p + axioms**p) / 2, p)
+
+    def watch(self, facts: Supervision) -> Tensor:
+        """The loss of each run on facts that are held back."""
+        return unsatisfied(self.tables(), facts, self.work.setting.p)
+
+
+class _Peer(nn.Module):
+    """HTGNN."""
+
+    def __init__(self, work: Batch) -> None:
+        super().__init__()
+        self.work = work
+        self.net = self._made(work.trains, None)
+        own = dict(self.net.named_parameters())
+        for number, (run, train) in enumerate(zip(work.runs, work.trains, strict=True)):
+            one = self._made([train], torch.Generator().manual_seed(run.seed))
+            with torch.no_grad():
+                for name, drawn in one.named_parameters():
+                    own[name][number] = drawn[0]
+        self.to(work.device)
+
+    def _made(self, trains: Sequence[Labels], generator: torch.Generator | None) -> HTGNN:
+        scene, setting = self.work.world.scene, self.work.setting
+        return HTGNN(
+            scene.size, len(trains), trains, scene.close, generator=generator,
+            scale=setting.scale, dtype=self.work.dtype,
+        )  # fmt: skip
+
+    def tables(self) -> Degrees:
+        """The tables of all runs."""
+        return {n: torch.sigmoid(t) for n, t in self.net().items()}
+
+    def forward(self) -> Tensor:
+        """The loss of each run."""
+        return cross_entropy(self.net(), self.work.facts)
+
+    def watch(self, facts: Supervision) -> Tensor:
+        """The loss of each run on facts that are held back."""
+        return cross_entropy(self.net(), facts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """How training ended.
+
+    Args:
+        tables: of each run at its best epoch, or after its last one.
+        best: the best epoch of each run.
+        epochs: the last epoch of each run.
+        losses: with axes (epoch, run), those of weights before each step; a run that has stopped
+            is computed along with the others.
+        parameters: of one run.
+    """
+
+    tables: Degrees
+    best: Tensor
+    epochs: Tensor
+    losses: Tensor
+    parameters: int
+
+
+def train(work: Batch, on_epoch: Callable[[int, int], None] | None = None) -> Trained:
+    """Train all runs of a batch; each stops by its own patience.
+
+    Args:
+        work: the runs.
+        on_epoch: is told the epoch and how many runs still go on, every tenth epoch.
+
+    Raises:
+        DataError: a loss is not a number.
+    """
+    with _drawing(work):
+        return _train(work, _Peer(work) if work.method == "HTGNN" else _Ours(work), on_epoch)
+
+
+@contextmanager
+def _drawing(work: Batch) -> Iterator[None]:
+    """PyTorch's own generators seeded, and put back afterwards."""
+    here = torch.device(work.device)
+    with torch.random.fork_rng([here] if here.type == "cuda" else []):
+        torch.manual_seed(work.runs[0].seed)
+        yield
+
+
+def _train(
+    work: Batch, module: _Ours | _Peer, on_epoch: Callable[[int, int], None] | None
+) -> Trained:
+    setting, count = work.setting, len(work.runs)
+    optimiser = torch.optim.Adam(
+        module.parameters(), lr=setting.rate,
+        weight_decay=DECAY if work.method == "HTGNN" else 0.0,
+        fused=work.device.startswith("cuda"),
+    )  # fmt: skip
+    best = torch.full((count,), torch.inf, device=work.device, dtype=work.dtype)
+    best_epoch = torch.zeros(count, dtype=torch.long, device=work.device)
+    epochs = torch.zeros_like(best_epoch)
+    going = torch.ones(count, dtype=torch.bool, device=work.device)
+    kept = {n: p.detach().clone() for n, p in module.named_parameters()}
+    losses: list[Tensor] = []
+    for epoch in range(1, setting.epochs + 1):
+        optimiser.zero_grad(set_to_none=True)
+        loss: Tensor = module()
+        losses.append(loss.detach())
+        judged = losses[-1] if work.watched is None else _watched(module, work.watched)
+        better = going & (judged < best)
+        best = torch.where(better, judged, best)
+        best_epoch = torch.where(better, epoch, best_epoch)
+        epochs = torch.where(going, epoch, epochs)
+        if setting.keep_best:
+            _keep(kept, module, better)
+        loss.sum().backward()
+        optimiser.step()
+        if not setting.keep_best:
+            _keep(kept, module, going)
+        going = going & (epoch - best_epoch < setting.patience)
+        if epoch % 10 == 0:
+            left = int(going.sum())
+            if on_epoch is not None:
+                on_epoch(epoch, left)
+            if not left:
+                break
+    history = torch.stack(losses)
+    _check(work, history, epochs)
+    each = sum(p.numel() for p in module.parameters()) // count
+    return Trained(_predicted(module, kept), best_epoch, epochs, history, each)
+
+
+@torch.no_grad()
+def _watched(module: _Ours | _Peer, facts: Supervision) -> Tensor:
+    module.eval()
+    found = module.watch(facts)
+    module.train()
+    return found
+
+
+@torch.no_grad()
+def _predicted(module: _Ours | _Peer, kept: Degrees) -> Degrees:
+    """What the kept weights predict, without dropout."""
+    module.load_state_dict(kept)
+    module.eval()
+    return module.tables()
+
+
+def _check(work: Batch, losses: Tensor, epochs: Tensor) -> None:
+    """Refuse losses that are no numbers, up to the last epoch of their run."""
+    count = torch.arange(1, len(losses) + 1, device=losses.device)
+    wrong = (~losses.isfinite() & (count[:, None] <= epochs)).nonzero()
+    if len(wrong):
+        epoch, number = wrong[0].tolist()
+        run = work.runs[number]
+        raise DataError(
+            f"the loss of {run.method} on {run.data} ({run.fraction:.0%}, repetition "
+            f"{run.repetition}) is no number in epoch {epoch + 1}; a lower learning rate may help"
+        )
+
+
+@torch.no_grad()
+def _keep(kept: Degrees, module: nn.Module, which: Tensor) -> None:
+    """Copy the weights of some runs."""
+    for name, weight in module.named_parameters():
+        mask = which.reshape(-1, *[1] * (weight.dim() - 1))
+        torch.where(mask, weight, kept[name], out=kept[name])
+
+
+def records(work: Batch, trained: Trained, seconds: float) -> list[dict[str, Any]]:
+    """What is written down of each run."""
+    with torch.no_grad():
+        values = work.axioms(STABLE_PRODUCT.with_p(work.setting.p), trained.tables, work.dtype)(
+            work.model(trained.tables)
+        )
+        crisp = {n: (t >= 0.5).double() for n, t in trained.tables.items()}
+        counted = work.axioms(COUNTING, crisp, torch.float64)(work.model(crisp))
+    axioms = {n: v.tensor.reshape(-1).expand(len(work.runs)).tolist() for n, v in values.items()}
+    broken = {
+        n: (1 - v.tensor.reshape(-1)).expand(len(work.runs)).tolist() for n, v in counted.items()
+    }
+    tables = {n: t.cpu() for n, t in trained.tables.items()}
+    name = torch.cuda.get_device_name(work.device) if work.device.startswith("cuda") else "cpu"
+    found = []
+    for i, run in enumerate(work.runs):
+        scores, base = {}, {}
+        for predicate in LEARNED:
+            _, agent, step = work.tests[i].index[predicate]
+            truth = work.tests[i].truth[predicate] >= 0.5
+            table = tables[predicate][i]
+            degree = table[agent, step if table.shape[-1] > 1 else torch.zeros_like(step)]
+            scores[predicate], base[predicate] = pr_auc(truth, degree), chance(truth)
+        own = {n: v[i] for n, v in axioms.items()}
+        wrong = {n: v[i] for n, v in broken.items()}
+        found.append({
+            "data": run.data, "method": run.method, "fraction": run.fraction,
+            "repetition": run.repetition, "seed": run.seed,
+            "pr_auc": mean(scores).value,
+            "pr_auc_by": {n: m.value for n, m in scores.items() if m.defined},
+            "chance": mean(base).value, "kb_sat": kb_sat(list(own.values())).value,
+            "axioms": own, "violations": wrong,
+            "violation_rate": sum(wrong.values()) / len(wrong),
+            "epochs": int(trained.epochs[i]), "best_epoch": int(trained.best[i]),
+            "seconds": seconds / len(work.runs), "batch": len(work.runs),
+            "parameters": trained.parameters, "setting": asdict(work.setting), "device": name,
+            "version": __version__,
+        })  # fmt: skip
+    return found
+
+
+def run_many(
+    runs: Sequence[Run],
+    setting: Setting,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    on_epoch: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Train runs of one data set and method together, and give their records."""
+    work = batch(runs, setting, device, dtype=dtype)
+    began = time.perf_counter()
+    trained = train(work, on_epoch)
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return records(work, trained, time.perf_counter() - began)

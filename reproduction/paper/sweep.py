@@ -1,0 +1,211 @@
+"""The grid of runs, resumable: runs that are on record are not run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import groupby
+from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fotltn.errors import DataError, LimitError
+from reproduction.paper.many import run_many
+from reproduction.paper.protocol import Run, Setting
+
+#: Told of every batch that is done: its runs, their records, how many runs are done, of how many.
+Report = Callable[[Sequence[Run], Sequence[dict[str, Any]], int, int], None]
+
+#: What makes two records the same run.
+Key = tuple[str, str, float, int]
+
+
+def sweep(
+    runs: Iterable[Run],
+    setting: Setting,
+    path: Path,
+    *,
+    device: str = "cpu",
+    processes: int = 1,
+    on_batch: Report | None = None,
+) -> int:
+    """Run what is not on record yet, and add it to the record.
+
+    On a GPU, all runs of a data set and method are one computation. On a CPU each run is one, which
+    takes the least time and memory, and several are done at a time.
+
+    Args:
+        runs: the grid.
+        setting: what the paper leaves open.
+        path: a JSON Lines file; each batch is added when it is done, so that nothing is lost.
+        device: where to compute.
+        processes: how many at a time, on a CPU; with more than one, each has one thread.
+        on_batch: is told of every batch.
+
+    Returns:
+        How many runs were done now.
+
+    Raises:
+        DataError: the record is of another setting or something else, or cannot be written.
+        LimitError: a process was ended, as by a system that lacks memory.
+    """
+    wanted = list(dict.fromkeys(runs))
+    known = done(path, asdict(setting))
+    left = [r for r in wanted if _key(r) not in known]
+    groups = list(_groups(left, whole=torch.device(device).type != "cpu"))
+    count, total = len(wanted) - len(left), len(wanted)
+    for group, found in _results(groups, setting, device, processes):
+        append(path, found)
+        count += len(group)
+        if on_batch is not None:
+            on_batch(group, found, count, total)
+    return len(left)
+
+
+def _groups(runs: Sequence[Run], *, whole: bool) -> Iterator[list[Run]]:
+    """The runs of each data set and method; or each by itself, one repetition after the other.
+
+    So all of the grid is there early, and the time that is left can be told from the time so far.
+    """
+    if not whole:
+        yield from ([run] for run in sorted(runs, key=lambda run: run.repetition))
+        return
+    for _, group in groupby(sorted(runs, key=_key), lambda run: (run.data, run.method)):
+        yield list(group)
+
+
+def _key(run: Run) -> Key:
+    return (run.data, run.method, run.fraction, run.repetition)
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+def _results(
+    groups: Sequence[list[Run]], setting: Setting, device: str, processes: int
+) -> Iterator[tuple[list[Run], list[dict[str, Any]]]]:
+    if torch.device(device).type != "cpu" or min(processes, len(groups)) <= 1:
+        for group in groups:
+            yield group, run_many(group, setting, device=device)
+        return
+    others = set(active_children())
+    with ProcessPoolExecutor(
+        min(processes, len(groups)), mp_context=get_context("spawn"), initializer=_begin
+    ) as pool:
+        try:
+            with _uninterrupted():
+                waiting = {pool.submit(run_many, group, setting): group for group in groups}
+            for future in as_completed(waiting):
+                yield waiting.pop(future), future.result()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise LimitError(
+                    "a process was ended from outside, as happens where memory is short; what is "
+                    "done is on record, so go on with fewer processes"
+                ) from None
+            raise
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that start here do not take notice of Ctrl-C; the one that started them ends them.
+
+    Only the main thread can do this.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _begin() -> None:
+    """What a process does first: take one thread, and see to it that it ends with its parent."""
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+# --- the record ------------------------------------------------------------------------------
+
+
+def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
+    """The runs that are on record.
+
+    What follows the last end of a line was cut off by a kill. It is removed, and does not count.
+
+    Raises:
+        DataError: the record is of another setting, or something else, or cannot be read.
+    """
+    if not path.exists():
+        return set()
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"cannot read the record '{path}': {error.strerror}") from None
+    found: set[Key] = set()
+    for number, line in enumerate(lines[:-1], 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            data, method, fraction, repetition = (
+                record[k] for k in ("data", "method", "fraction", "repetition")
+            )
+            key = (str(data), str(method), float(fraction), int(repetition))
+            theirs = dict(record["setting"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError(f"{path}:{number}: not a record of a run") from None
+        if theirs != setting:
+            raise DataError(
+                f"{path}:{number}: a record of another setting ({_differences(theirs, setting)}); "
+                "name another place, or remove the file"
+            )
+        found.add(key)
+    if lines[-1]:
+        append(path, [])
+    return found
+
+
+def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    names = [n for n in {**ours, **theirs} if theirs.get(n) != ours.get(n)]
+    return ", ".join(f"{n}: {theirs.get(n)} there, {ours.get(n)} here" for n in names)
+
+
+def append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Add lines after the last whole one, and have them on disk before going on.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.write("".join(json.dumps(r, allow_nan=False) + "\n" for r in records).encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DataError(f"cannot write the record '{path}': {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""Records of runs, and tables, figures and pages of them beside the published figures."""

@@ -1,0 +1,362 @@
+"""Records of runs, one a run: read, checked, written.
+
+A record file is JSON Lines (one object a line) or Parquet (one row a run). Where a run is in it
+twice, with the same data, method, fraction and repetition, the last one counts. That is how a sweep
+that is taken up again corrects itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from fotltn.errors import DataError, Diagnostic, did_you_mean
+
+_JSON = (".jsonl", ".ndjson")
+_PARQUET = (".parquet", ".pq")
+_OF_REPRODUCTION = ("records.parquet", "runs.jsonl", "limit.jsonl")
+_ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
+_MEAN = 1e-3  # how far a rounded mean may lie from the mean of rounded numbers
+_FINDINGS = 10  # bad records that one error names
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run: what was run, how good it was, how long it took.
+
+    Args:
+        data: the name of the data set.
+        method: the name of the method.
+        fraction: the share of the facts that it was trained on.
+        repetition: the number of the run, from 0.
+        seed: the seed of the run.
+        pr_auc: the mean of `pr_auc_by`.
+        pr_auc_by: PR-AUC by predicate, of those for which it is defined.
+        chance: the PR-AUC of a constant score.
+        seconds: the wall time of the run: that of its batch, divided by the batch's runs.
+        kb_sat: the satisfaction of all axioms, if it was computed.
+        axioms: the satisfaction of each axiom.
+        violations: the share of bindings that violate an axiom, of crisp predictions.
+        violation_rate: the mean of `violations`.
+        epochs: the epochs that were trained.
+        best_epoch: the epoch whose parameters were kept.
+        batch: how many runs were computed together.
+        parameters: how many numbers were learned.
+        setting: everything else that was chosen.
+        device: what it ran on.
+        version: the version of the program.
+        extra: fields that this list does not have.
+    """
+
+    data: str
+    method: str
+    fraction: float
+    repetition: int
+    seed: int
+    pr_auc: float
+    pr_auc_by: Mapping[str, float]
+    chance: float
+    seconds: float
+    kb_sat: float | None = None
+    axioms: Mapping[str, float] = field(default_factory=dict)
+    violations: Mapping[str, float] = field(default_factory=dict)
+    violation_rate: float | None = None
+    epochs: int | None = None
+    best_epoch: int | None = None
+    batch: int | None = None
+    parameters: int | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    device: str | None = None
+    version: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, float, int]:
+        """What makes two records the same run."""
+        return (self.data, self.method, self.fraction, self.repetition)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as it stands in a file; what is not known is left out."""
+        known = {name: getattr(self, name) for name in _FIELDS}
+        shown = {k: dict(v) if isinstance(v, Mapping) else v for k, v in known.items()}
+        return {k: v for k, v in shown.items() if v is not None and v != {}} | dict(self.extra)
+
+
+def record(values: Mapping[str, Any]) -> Record:
+    """A checked record.
+
+    Raises:
+        DataError: a field is missing, misspelt, or holds what it cannot.
+
+    >>> run = {"data": "CarPed35K", "method": "HTGNN", "fraction": 0.1, "repetition": 0, "seed": 1,
+    ...        "pr_auc": 0.6, "pr_auc_by": {"Car": 0.5, "Ped": 0.7}, "chance": 0.5, "seconds": 2.0}
+    >>> record(run).key
+    ('CarPed35K', 'HTGNN', 0.1, 0)
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    extra = {name: value for name, value in given.items() if name not in _FIELDS}
+    absent = [name for name in _FIELDS if name not in given]
+    for name in extra:
+        if hint := did_you_mean(name, absent):
+            raise DataError(Diagnostic(f"unknown field '{name}'", hint=hint))
+    for name in absent:
+        if name in _REQUIRED:
+            raise DataError(f"the field '{name}' is missing")
+    known = {name: _FIELDS[name](name, value) for name, value in given.items() if name not in extra}
+    found = Record(**known, extra=extra)
+    _consistent(found)
+    return found
+
+
+def read(*paths: Path | str) -> tuple[Record, ...]:
+    """All runs of one or several files, each once, in the order in which they first come.
+
+    Raises:
+        DataError: a file cannot be read, or records in it are wrong; it names file and line.
+    """
+    found: dict[tuple[str, str, float, int], Record] = {}
+    for path in map(Path, paths):
+        wrong: list[Diagnostic] = []
+        for place, values in _rows(path, wrong):
+            try:
+                one = record(values)
+            except DataError as error:
+                wrong += [
+                    Diagnostic(f"{place}: {d.message}", hint=d.hint) for d in error.diagnostics
+                ]
+                continue
+            found[one.key] = one
+        if wrong:
+            more = len(wrong) - _FINDINGS
+            rest = [Diagnostic(f"{path}: {more} more records are wrong")] if more > 0 else []
+            raise DataError(*wrong[:_FINDINGS], *rest)
+    return tuple(found.values())
+
+
+def is_record_file(path: Path) -> bool:
+    """Whether a name is that of a record file."""
+    return path.name.lower().endswith((*_JSON, *_PARQUET))
+
+
+def find_records(folder: Path) -> tuple[Path, ...]:
+    """The record files of a folder, in the order in which they count.
+
+    A folder of `run` has all runs in one file, and those that came in since in others.
+    In another folder every file of the right name is one.
+    """
+    if not folder.is_dir():
+        return ()
+    known = [folder / name for name in _OF_REPRODUCTION]
+    if any(path.is_file() for path in known):
+        return tuple(path for path in known if path.is_file())
+    found = (path for path in folder.iterdir() if is_record_file(path) and path.is_file())
+    return tuple(sorted(found, key=lambda path: path.name))
+
+
+def write(records: Iterable[Record], path: Path | str) -> Path:
+    """Write records as JSON Lines or Parquet, as the name says, and give the path.
+
+    Raises:
+        DataError: the name says neither, or the file cannot be written.
+    """
+    path = Path(path)
+    rows = [one.as_dict() for one in records]
+    _kind(path)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if path.name.lower().endswith(_PARQUET):
+                parquet.write_table(_table(rows), draft)
+            else:
+                lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+                draft.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+    return path
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def _rows(path: Path, wrong: list[Diagnostic]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of a file, each with its place; lines that are no objects are added to `wrong`."""
+    _kind(path)
+    try:
+        if path.name.lower().endswith(_PARQUET):
+            with path.open("rb") as file:
+                table = parquet.read_table(file).to_pylist()
+            yield from ((f"{path}, row {i + 1}", _unpacked(row)) for i, row in enumerate(table))
+            return
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"cannot read {path}: it is not UTF-8") from None
+    except pa.ArrowException as error:
+        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            why = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be read"
+            wrong.append(Diagnostic(f"{path}:{number}: no JSON: {why}"))
+            continue
+        if isinstance(values, dict):
+            yield f"{path}:{number}", values
+        else:
+            wrong.append(Diagnostic(f"{path}:{number}: a record is a JSON object, like {{…}}"))
+
+
+def _kind(path: Path) -> None:
+    if not is_record_file(path):
+        kinds = ", ".join((*_JSON, *_PARQUET))
+        raise DataError(f"a record file is named with one of {kinds}, not '{path.name}'")
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Mappings of numbers as Parquet maps; the setting and fields of others as JSON."""
+    numbers = pa.map_(pa.string(), pa.float64())
+    columns = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
+        if name in ("pr_auc_by", "axioms", "violations"):
+            entries = [None if v is None else list(v.items()) for v in values]
+            columns[name] = pa.array(entries, numbers)
+        elif any(isinstance(v, dict | list) for v in values) or name not in _FIELDS:
+            columns[name] = pa.array([None if v is None else json.dumps(v) for v in values])
+        else:
+            columns[name] = pa.array(values)
+    return pa.table(columns)
+
+
+def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a Parquet file as the object of a JSON line."""
+    values: dict[str, Any] = {}
+    for name, value in row.items():
+        values[name] = value
+        if isinstance(value, list) and all(isinstance(v, tuple) for v in value):
+            values[name] = dict(value)
+        elif isinstance(value, str) and (name == "setting" or name not in _FIELDS):
+            with suppress(ValueError):
+                values[name] = json.loads(value)
+    return values
+
+
+# --- fields ----------------------------------------------------------------------------------
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"'{name}' is {_shown(value)}; expected a name")
+    return value.strip()
+
+
+def _whole(name: str, value: Any) -> int:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or value < 0:
+        raise DataError(f"'{name}' is {_shown(value)}; expected a whole number from 0")
+    return int(value)
+
+
+def _count(name: str, value: Any) -> int:
+    if (number := _whole(name, value)) == 0:
+        raise DataError(f"'{name}' is 0; expected a whole number from 1")
+    return number
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _degree(name: str, value: Any) -> float:
+    number = _number(value)
+    if number is None or not -_ROUNDING <= number <= 1 + _ROUNDING:
+        raise DataError(f"'{name}' is {_shown(value)}; expected a number from 0 to 1")
+    return min(max(number, 0.0), 1.0)
+
+
+def _share(name: str, value: Any) -> float:
+    number = _number(value)
+    if number is None or not 0 < number < 1:
+        raise DataError(f"'{name}' is {_shown(value)}; expected a number between 0 and 1, like 0.1")
+    return round(number, 6)  # so that 0.1 + 0.2 is 0.3
+
+
+def _seconds(name: str, value: Any) -> float:
+    number = _number(value)
+    if number is None or number < 0:
+        raise DataError(f"'{name}' is {_shown(value)}; expected a number from 0")
+    return number
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise DataError(f"'{name}' is {_shown(value)}; expected an object, like {{…}}")
+    return dict(value)
+
+
+def _degrees(name: str, value: Any) -> Mapping[str, float]:
+    entries = _mapping(name, value).items()
+    return {key: _degree(f"{name}.{key}", v) for key, v in entries if v is not None}
+
+
+def _consistent(found: Record) -> None:
+    """Compare fields that say the same."""
+    for mean, parts in (("pr_auc", found.pr_auc_by), ("violation_rate", found.violations)):
+        value = getattr(found, mean)
+        if value is None or not parts:
+            continue
+        expected = math.fsum(parts.values()) / len(parts)
+        if abs(value - expected) > _MEAN:
+            raise DataError(f"'{mean}' is {value:.4f}, but the mean of its parts is {expected:.4f}")
+    epochs, best = found.epochs, found.best_epoch
+    if epochs is not None and best is not None and best > epochs:
+        raise DataError(f"'best_epoch' is {best}, after the last of {epochs}")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+_FIELDS: Mapping[str, Callable[[str, Any], Any]] = {
+    "data": _text,
+    "method": _text,
+    "fraction": _share,
+    "repetition": _whole,
+    "seed": _whole,
+    "pr_auc": _degree,
+    "pr_auc_by": _degrees,
+    "chance": _degree,
+    "kb_sat": _degree,
+    "axioms": _degrees,
+    "violations": _degrees,
+    "violation_rate": _degree,
+    "epochs": _whole,
+    "best_epoch": _whole,
+    "seconds": _seconds,
+    "batch": _count,
+    "parameters": _whole,
+    "setting": _mapping,
+    "device": _text,
+    "version": _text,
+}
+_REQUIRED = frozenset(f.name for f in fields(Record)[:9])

@@ -1,0 +1,74 @@
+"""All tables and figures of a set of runs, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fotltn.errors import DataError
+from fotltn.report.look import save
+from reproduction.report import claims, more, tables
+from reproduction.report.records import Record
+from reproduction.report.render import FORMATS, Table
+from reproduction.report.sweeps import predicates_figure, results_figure
+
+
+def all_tables(
+    records: Sequence[Record],
+    *,
+    statistics: tables.Counts | None = None,
+    truth: Mapping[str, float] | None = None,
+    all_false: float | None = 1.0,
+) -> dict[str, Table]:
+    """Every table by the name of its file, without those that would be empty."""
+    found = {
+        "claims": claims.claims_table(records),
+        "tolerance": claims.tolerance_table(records),
+        "table1_statistics": tables.statistics_table(statistics or {}),
+        "table3_pr_auc": tables.results_table(records, "pr_auc"),
+        "table3_kb_sat": tables.results_table(records, "kb_sat", truth=truth, all_false=all_false),
+        "table4_tests": tables.welch_table(records),
+        "predicates": more.predicates_table(records),
+        "violations": more.violations_table(records),
+        "violations_by_axiom": more.axioms_table(records, "violations"),
+        "satisfaction_by_axiom": more.axioms_table(records, "axioms"),
+        "times": more.times_table(records),
+        "settings": more.settings_table(records),
+    }
+    return {name: table for name, table in found.items() if table.groups}
+
+
+def write_report(
+    records: Sequence[Record],
+    folder: Path | str,
+    *,
+    statistics: tables.Counts | None = None,
+    truth: Mapping[str, float] | None = None,
+    all_false: float | None = 1.0,
+) -> tuple[Path, ...]:
+    """Write every table as text, Markdown and LaTeX, and every figure as PNG and SVG.
+
+    Raises:
+        DataError: there are no records, a file cannot be written, or matplotlib is missing.
+    """
+    if not records:
+        raise DataError("there are no records to report")
+    folder = Path(folder)
+    figures = {
+        "results": results_figure(records, truth=truth, all_false=all_false),
+        "predicates": predicates_figure(records),
+    }
+    found = all_tables(records, statistics=statistics, truth=truth, all_false=all_false)
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in found.items():
+            for kind, shown in FORMATS.items():
+                path = folder / f"{name}.{kind}"
+                path.write_text(shown(table), "utf-8")
+                written.append(path)
+    except OSError as error:
+        raise DataError(f"cannot write to {folder}: {error.strerror or error}") from None
+    for name, figure in figures.items():
+        written += save(figure, folder / name)
+    return tuple(written)
