@@ -73,8 +73,9 @@ def run(
     """Reproduce the paper: 480 runs, its tables and its figure, ours beside theirs.
 
     Runs that are on record in the folder are not run again, so that an interrupted reproduction
-    goes on where it was. Tables and figures show all that is on record.
+    goes on where it was; two at once are refused. Tables and figures show all that is on record.
     """
+    from fotltn.learn.locks import reserved
     from reproduction.paper import reproduce as version
     from reproduction.paper.protocol import DATA, READING, grid
     from reproduction.paper.published import FRACTIONS, METHODS, REPETITIONS
@@ -92,7 +93,7 @@ def run(
     wanted = list(grid(names, tuple(method or METHODS), fractions, count))
     runs, limits = folder / "runs.jsonl", folder / "limit.jsonl"
     began = time.perf_counter()
-    with _Progress(quiet=as_json) as progress:
+    with reserved(folder, "reproduction"), _Progress(quiet=as_json) as progress:
         new = sweep(
             wanted, setting, runs, device=device, processes=processes or os.cpu_count() or 1,
             on_batch=progress.batch,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.files import write_files
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import PredicateDecl
@@ -66,7 +66,6 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
         DataError: the name ends in none of these, or the file cannot be written.
     """
     file = Path(path)
-    write: Callable[[BinaryIO], None]
     if file.name.lower().endswith(_PARQUET):
 
         def write(sink: BinaryIO) -> None:
@@ -81,32 +80,10 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
     else:
         kinds = ", ".join((*_CSV, *_TSV, *_PARQUET))
         raise DataError(f"cannot write {file}: the name must end in one of {kinds}")
-    _replace(file, write)
-
-
-def _replace(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Give a file new content at once, or leave it as it was."""
     try:
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_mask()
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".fot-", delete=False) as file:
-            try:
-                write(cast(BinaryIO, file))
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, mode)
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except (OSError, ValueError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"cannot write {path}: {reason}") from None
-
-
-def _mask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        write_files({file: write})
+    except pa.ArrowException as error:
+        raise DataError(f"cannot write {file}: {error}") from None
 
 
 def _rows(

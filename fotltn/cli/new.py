@@ -127,17 +127,20 @@ def new(
 def make(
     folder: Path, cars: int, pedestrians: int, steps: int, seed: int, *, paper: bool = False
 ) -> None:
-    """Write the files of a project into a folder of its own."""
+    """Write the files of a project into a folder of its own; all of them, or none."""
+    from fotltn.files import Content, write_files
     from fotltn.project.config import FILE
-    from fotltn.project.scene import THEORY, generate, write
+    from fotltn.project.scene import THEORY, facts, facts_content, generate
 
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"'{folder}' exists already; a new project needs a folder of its own")
-        scene = generate(cars, pedestrians, steps, seed=seed)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "theory.fot").write_text(THEORY.read_text("utf-8"), "utf-8")
-        write(scene, folder)
-        (folder / FILE).write_text(PAPER if paper else RECIPE, "utf-8")
     except OSError as error:
         raise DataError(f"cannot write the project '{folder}': {error.strerror}") from None
+    scene = facts(generate(cars, pedestrians, steps, seed=seed))
+    files: dict[Path, Content] = {
+        folder / "theory.fot": THEORY.read_bytes(),
+        folder / "facts.csv": facts_content(scene, "facts.csv"),
+        folder / FILE: (PAPER if paper else RECIPE).encode(),
+    }
+    write_files(files, parents=True, what=f"the project '{folder}'")

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
 
 from fotltn.errors import DataError, Diagnostic, Severity
 from fotltn.learn import folders
-from fotltn.learn.store import Document, encode, read_at, refused, resolved
+from fotltn.learn.locks import locked, reserved
+from fotltn.learn.store import (
+    Document,
+    UnreadableError,
+    check_version,
+    encode,
+    read_at,
+    refused,
+    resolved,
+)
 
 #: How many checkpoints are kept.
 KEPT = 2
@@ -42,6 +52,25 @@ class Latest:
     warnings: tuple[Diagnostic, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A folder of checkpoints that one training has for itself."""
+
+    folder: Path
+
+
+@contextmanager
+def reserve(folder: Path | str) -> Iterator[Reserved]:
+    """Have a folder of checkpoints for oneself, until the end, or until the process ends.
+
+    Raises:
+        DataError: another training has it, or it cannot be written to.
+    """
+    parent = resolved(folder)
+    with reserved(parent, "training"):
+        yield Reserved(parent)
+
+
 def write_checkpoint(
     folder: Path | str,
     step: int,
@@ -62,7 +91,7 @@ def write_checkpoint(
     files = encode(tensors, documents, _KIND)
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with folders.locked(parent, exclusive=True):
+        with locked(parent, exclusive=True):
             folders.settle(parent, _is_step)
             folders.place(target, files)
             steps = sorted(filter(_is_step, os.listdir(parent)), key=_number)
@@ -76,23 +105,32 @@ def write_checkpoint(
 
 
 def latest_checkpoint(folder: Path | str) -> Latest:
-    """The newest checkpoint that is whole, with a warning for each newer one that is not.
+    """The newest checkpoint that is whole, with a warning for each newer one that is damaged.
 
     Raises:
+        UnreadableError: one of them may be whole, but cannot be read: a later version of this
+            program has written it, or the system refuses.
         DataError: the folder cannot be read.
     """
     parent = resolved(folder)
     warnings: list[Diagnostic] = []
-    with folders.locked(parent, exclusive=False):
+    with locked(parent, exclusive=False):
         try:
-            found = filter(_is_step, folders.names(parent))
+            names = sorted(filter(_is_step, folders.names(parent)), key=_number, reverse=True)
         except FileNotFoundError:
             return Latest(None, ())
         except OSError as error:
             raise refused("read", folder, error) from None
-        for name in sorted(found, key=_number, reverse=True):
+        try:
+            for name in names:
+                check_version(parent / name)
+        except UnreadableError as error:
+            raise _with_hint(error, folder) from None
+        for name in names:
             try:
                 stored = read_at(parent / name, _KIND)
+            except UnreadableError as error:
+                raise _with_hint(error, folder) from None
             except DataError as error:
                 warnings += [
                     Diagnostic(d.message, hint=d.hint, severity=Severity.WARNING)
@@ -103,6 +141,14 @@ def latest_checkpoint(folder: Path | str) -> Latest:
     return Latest(None, tuple(warnings))
 
 
+def _with_hint(error: UnreadableError, folder: Path | str) -> UnreadableError:
+    hint = (
+        "train with a fotltn, or on a machine, that can read it; or start anew: `--fresh` "
+        f"removes the checkpoints in {folder}"
+    )
+    return UnreadableError(*(replace(d, hint=hint) for d in error.diagnostics))
+
+
 def clear_checkpoints(folder: Path | str) -> None:
     """Remove all checkpoints, as a run that starts anew must.
 
@@ -111,7 +157,7 @@ def clear_checkpoints(folder: Path | str) -> None:
     """
     parent = resolved(folder)
     try:
-        with folders.locked(parent, exclusive=True):
+        with locked(parent, exclusive=True):
             if parent.is_dir():
                 folders.settle(parent, _is_step)
                 for name in filter(_is_step, os.listdir(parent)):

@@ -12,12 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import parts
-from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
-from fotltn.learn.identity import identity
+from fotltn.learn.checkpoints import (
+    Reserved,
+    clear_checkpoints,
+    latest_checkpoint,
+    reserve,
+    write_checkpoint,
+)
+from fotltn.learn.identity import differences, identity
 from fotltn.learn.objective import (
     Flips,
     Losses,
@@ -39,6 +45,7 @@ from fotltn.learn.task import OPTIMISERS, Task
 from fotltn.networks.parts import Part
 
 _STATE = "state.json"
+_LAYOUT = 2  # of that file
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class Outcome:
 def fit(
     task: Task,
     *,
-    checkpoints: Path | str | None = None,
+    checkpoints: Path | str | Reserved | None = None,
     every: int = 25,
     on_epoch: Callable[[Epoch], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -100,17 +107,32 @@ def fit(
         task: what to learn; its weights are changed, and end as those of the best epoch.
         checkpoints: a folder for the state of training. If there is one of this task, training
             goes on from there, and ends as if it had not been interrupted. That of a run that
-            ended stays, and such a run is not trained again.
+            ended stays, and such a run is not trained again. No other training can use the folder
+            at the same time.
         every: epochs between checkpoints.
         on_epoch: is told of every epoch, also of those before an interruption.
         stop: asked after every epoch whether to stop; then a checkpoint is written.
 
     Raises:
-        DataError: a loss is not a number, or the checkpoints are of another task.
+        DataError: a loss is not a number, or the checkpoints are of another task, in use by
+            another training, or of a later version of this program.
     """
     if every < 1:
         raise DataError(f"there is at least one epoch between checkpoints, not {every}")
-    folder = None if checkpoints is None else Path(checkpoints)
+    if isinstance(checkpoints, str | Path):
+        with reserve(checkpoints) as place:
+            return _trained(task, place.folder, every, on_epoch, stop)
+    folder = None if checkpoints is None else checkpoints.folder
+    return _trained(task, folder, every, on_epoch, stop)
+
+
+def _trained(
+    task: Task,
+    folder: Path | None,
+    every: int,
+    on_epoch: Callable[[Epoch], None] | None,
+    stop: Callable[[], bool],
+) -> Outcome:
     run = _Fit(task)
     warnings = () if folder is None else run.resume(folder)
     if on_epoch is not None:
@@ -153,6 +175,8 @@ class _Fit:
         self.training: bool | None = None  # what the modules were last switched to
         self.parts: dict[int, Part] = {}
         self.part_labels: dict[int, Labels] = {}
+        self.start = identity(task)
+        self.moving: set[str] = set()  # what networks keep for themselves, and training changes
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.generator = torch.Generator().manual_seed(training.seed)
@@ -326,7 +350,7 @@ class _Fit:
             folder,
             self.progress.epoch,
             {**tensors, **state},
-            {"optimiser.json": document, _STATE: {"task": self.identity(), "progress": progress}},
+            {"optimiser.json": document, _STATE: {**self.identity(), "progress": progress}},
         )
 
     def resume(self, folder: Path) -> tuple[str, ...]:
@@ -337,12 +361,13 @@ class _Fit:
             return warnings
         tensors, documents = latest.checkpoint.tensors, latest.checkpoint.documents
         state: Any = documents.get(_STATE)
-        if not isinstance(state, dict) or state.get("task") != self.identity():
+        if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
             raise DataError(
-                f"the checkpoints in '{folder}' are of another task or other settings; "
-                "remove them to start anew"
+                f"the checkpoints in '{folder}' were written by another version of fotltn; "
+                "finish with that version, or remove them to start anew"
             )
         try:
+            self.check(state, folder)
             progress = unflatten(state["progress"], {})
             progress["history"] = [Epoch(**epoch) for epoch in progress["history"]]
             self.progress = Progress(**progress)
@@ -360,8 +385,24 @@ class _Fit:
         return next(self.modules.parameters()).device
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for training to go on."""
-        return identity(self.task, self.modules, self.labels, self.watched)
+        """What must be the same for training to go on, without what training itself changes."""
+        now = identity(self.task)
+        self.moving |= {n for n in now | self.start if now.get(n, ...) != self.start.get(n, ...)}
+        settled = {n: value for n, value in self.start.items() if n not in self.moving}
+        return {"layout": _LAYOUT, "task": settled, "moving": sorted(self.moving)}
+
+    def check(self, state: dict[str, Any], folder: Path) -> None:
+        """Refuse the state of another task."""
+        self.moving = set(state["moving"])
+        ours = {n: value for n, value in self.start.items() if n not in self.moving}
+        if differing := differences(state["task"], ours):
+            raise DataError(
+                Diagnostic(
+                    f"the checkpoints in '{folder}' are of another task or other settings; "
+                    "remove them to start anew",
+                    hint=f"to go on, put back {differing}",
+                )
+            )
 
 
 @dataclass(slots=True)

@@ -12,24 +12,23 @@ one. Between the two there is no NAME, but a `.tmp` and an `.old` of one token. 
 other moment, and then both are complete: who reads takes the `.tmp`. The next write finishes what
 was begun and removes what was left behind.
 
-Those who write into a folder wait for each other, and those who read wait for them. They hold a
-lock on the folder around NAME, which the system gives back when a process ends.
+Those who write into a folder wait for each other, and those who read wait for them: they hold a
+lock on the folder around NAME (`fotltn.learn.locks`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fotltn.errors import DataError
+from fotltn.files import flag
 
 _DRAFT = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{16})\.(?P<state>tmp|old)")
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # the file system has no such thing for folders
@@ -37,20 +36,6 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # the file system has no such thing fo
 
 def _beside(target: Path, token: str, state: str) -> Path:
     return target.with_name(f".{target.name}.{token}.{state}")
-
-
-@contextlib.contextmanager
-def locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Wait until nobody writes (or, exclusive, reads) in a folder, and keep it so.
-
-    Where a folder cannot be locked, nothing is waited for.
-    """
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            held.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-        yield
 
 
 def place(target: Path, files: Mapping[str, bytes]) -> None:
@@ -130,7 +115,7 @@ def _interrupted(target: Path, token: str) -> bool:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag("O_BINARY"), 0o666)
     try:
         rest = memoryview(data)
         while rest:
@@ -141,8 +126,10 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Flush the names in a folder to disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Flush the names in a folder to disk, where the system can."""
+    if not flag("O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | flag("O_DIRECTORY"))
     try:
         os.fsync(handle)
     except OSError as error:
@@ -164,12 +151,10 @@ def read_file(path: Path, *, limit: int, size: int | None = None) -> bytes:
         DataError: it is another thing than a plain file, or of another size.
         OSError: it cannot be read.
     """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise DataError(f"cannot read {path}: it is a link, not a plain file") from None
-        raise
+    if path.is_symlink():
+        raise DataError(f"cannot read {path}: it is a link, not a plain file")
+    flags = os.O_RDONLY | flag("O_NOFOLLOW") | flag("O_NONBLOCK") | flag("O_BINARY")
+    handle = os.open(path, flags)
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):

@@ -1,80 +1,155 @@
-"""What a task is, in a form that can be stored and compared."""
+"""What a task is, in a form that can be stored and compared.
+
+Everything that a task is made of counts: every field of its settings, every attribute of its
+networks, all of its data. A setting that is added somewhere counts without being named here. What
+does not count: the weights themselves, and attributes that begin with an underscore.
+"""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from fotltn.grounding.labels import Labels
 from fotltn.learn.task import Task
+from fotltn.logic.check import CheckedFormula, CheckedTheory
+from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Tables
-from fotltn.semantics.sparse import SparseTable
+from fotltn.syntax.show import show_theory
+from fotltn.syntax.theory import Theory
+from fotltn.tree import Node
+
+#: What every module has, and what says nothing about it.
+_OF_MODULES = frozenset(vars(nn.Module()))
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_LONG = 200  # characters above which a digest stands for a value
+_MOST = 5  # differences that a message names
+_SHA = "sha256 "
+_SETTINGS = "settings."
 
 
-def identity(
-    task: Task, modules: nn.Module, labels: Labels, watched: Labels | None
-) -> dict[str, Any]:
-    """What must be the same for training to go on: settings, axioms, networks and data.
+def identity(task: Task) -> dict[str, Any]:
+    """What must be the same for training to go on, by name."""
+    return {"device": task.grounding.given.lengths.device.type, **leaves(task)}
 
-    The weights themselves are not part of it, nor are the numbers that networks keep for
-    themselves without storing them.
+
+def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """What differs between two identities, for a message; nothing if they are the same.
+
+    >>> differences({"training.rate": 0.1, "a": 1}, {"training.rate": 0.2, "a": 1})
+    'training.rate: 0.1 there, 0.2 here'
     """
-    grounding, axioms = task.grounding, task.axioms
-    state = modules.state_dict()
-    return {
-        "training": repr(task.training),
-        "objective": repr(task.objective),
-        "axioms": [[a.name, str(a.source), a.weight] for a in axioms.theory.axioms],
-        "p": {name: schedule.as_json() for name, schedule in axioms.p.items()},
-        "semantics": repr(axioms.semantics),
-        "definitions": {
-            name: [list(d.variables), d.formula, repr(d.semantics or grounding.semantics)]
-            for name, d in grounding.defined.items()
-        },
-        "networks": str(modules),
-        "weights": {name: [str(p.dtype), *p.shape] for name, p in state.items()},
-        "inputs": {
-            name: _digest([buffer])
-            for name, buffer in grounding.inputs.named_buffers()
-            if f"grounding.inputs.{name}" not in state
-        },
-        "given": _of_data(grounding.given),
-        "labels": _of_labels(labels),
-        "watched": None if watched is None else _of_labels(watched),
-    }
+    names = [n for n in {**theirs, **ours} if theirs.get(n, ...) != ours.get(n, ...)]
+    # Settings of a project say it in the words of its file.
+    names = [n for n in names if n.startswith(_SETTINGS)] or names
+    shown = [
+        f"{n.removeprefix(_SETTINGS)}: {_said(theirs, n)} there, {_said(ours, n)} here"
+        for n in names
+    ]
+    more = f"; and {len(shown) - _MOST} more" if len(shown) > _MOST else ""
+    return "; ".join(shown[:_MOST]) + more
 
 
-def _of_labels(labels: Labels) -> dict[str, int]:
-    return {name: _digest([labels.index[name], t]) for name, t in labels.truth.items()}
+def _said(one: Mapping[str, Any], name: str) -> str:
+    if name not in one:
+        return "nothing"
+    text = str(one[name])
+    return "other data" if text.startswith(_SHA) else text[:60]
 
 
-def _of_data(given: Tables) -> dict[str, Any]:
-    tables: dict[str, list[Tensor]] = {"lengths": [given.lengths]}
-    for name, table in given.predicates.items():
-        tables[f"predicate {name}"] = (
-            [table.index, table.value] if isinstance(table, SparseTable) else [table]
-        )
-    for kind, found in (
-        ("function", given.functions),
-        ("relation", given.relations),
-        ("feature", given.features),
-    ):
-        tables |= {f"{kind} {name}": [table] for name, table in found.items()}
-    return {
-        "sizes": dict(given.sizes),
-        "horizon": given.horizon,
-        **{name: _digest(tensors) for name, tensors in tables.items()},
-    }
+def leaves(value: Any) -> dict[str, Any]:
+    """All that something is made of, by name, as values that JSON has."""
+    return {name.removeprefix("."): _short(leaf) for name, leaf in _leaves("", value)}
 
 
-def _digest(tensors: Iterable[Tensor]) -> int:
-    """A number that other data hardly have."""
-    found = 0
-    for tensor in tensors:
-        plain = tensor.detach().cpu().contiguous()
-        found = zlib.crc32(str((plain.dtype, tuple(plain.shape))).encode(), found)
-        found = zlib.crc32(plain.numpy().tobytes(), found)
-    return found
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, nn.Module):
+        yield from _of_module(name, value)
+    elif isinstance(value, CheckedTheory):
+        yield from _leaves(f"{name}.signature", value.signature)
+        for axiom in value.axioms:
+            yield f"{name}.axioms.{axiom.name}", [str(axiom.source), axiom.weight]
+        yield f"{name}.order", [axiom.name for axiom in value.axioms]
+    elif isinstance(value, CheckedFormula):
+        return  # made of a text that counts itself
+    elif isinstance(value, Signature):
+        yield name, show_theory(Theory(value.declarations, ()))
+    elif isinstance(value, Tables | Labels):
+        for field in fields(value):
+            yield f"{name}.{field.name}", _digest(leaves(getattr(value, field.name)))
+    elif is_dataclass(value) and not isinstance(value, Node | type):
+        for field in fields(value):
+            if field.compare and not field.name.startswith("_"):
+                yield from _leaves(f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _leaves(f"{name}.{key}", one)
+    elif isinstance(value, list | tuple) and not _is_plain(value):
+        for number, one in enumerate(value, 1):
+            yield from _leaves(f"{name}.{number}", one)
+    else:
+        yield name, _leaf(value)
+
+
+def _of_module(name: str, root: nn.Module) -> Iterator[tuple[str, Any]]:
+    for path, module in root.named_modules():
+        at = f"{name}.{path}" if path else name
+        yield f"{at}.kind", f"{type(module).__module__}.{type(module).__qualname__}"
+        yield f"{at}.says", module.extra_repr()
+        for key, value in vars(module).items():
+            if key not in _OF_MODULES and not key.startswith("_"):
+                inner = type(value).__qualname__ if isinstance(value, nn.Module) else value
+                yield from _leaves(f"{at}.{key}", inner)
+        stored = module.state_dict(keep_vars=True)
+        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is None or key not in stored:
+                yield f"{at}.{key}", _leaf(tensor)
+            else:  # its numbers are what is learned
+                yield f"{at}.{key}", [str(tensor.dtype), tensor.requires_grad, *tensor.shape]
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _leaf(value: Any) -> Any:
+    """A value that JSON has, and that is the same for the same thing in another process."""
+    if isinstance(value, list | tuple):
+        return [_leaf(one) for one in value]
+    if isinstance(value, AbstractSet):
+        return sorted(map(repr, value))
+    if isinstance(value, Tensor | np.ndarray):
+        return _digest(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value) if isinstance(value, str) else _ADDRESS.sub("", repr(value))
+
+
+def _short(leaf: Any) -> Any:
+    return leaf if len(json.dumps(leaf)) <= _LONG else _digest(leaf)
+
+
+def _digest(value: Any) -> str:
+    """A short text that other data do not have."""
+    if isinstance(value, Tensor | np.ndarray):
+        plain = torch.as_tensor(value).detach().cpu()
+        plain = (plain if plain.layout == torch.strided else plain.to_dense()).contiguous()
+        digest = hashlib.sha256(str((plain.dtype, tuple(plain.shape))).encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+    else:
+        digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode())
+    return f"{_SHA}{digest.hexdigest()[:32]}"

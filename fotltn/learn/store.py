@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, Diagnostic, listing
 from fotltn.learn import folders
+from fotltn.learn.locks import locked
 
 FORMAT = "fotltn-folder"
 VERSION = 1
@@ -49,6 +51,14 @@ class Stored(NamedTuple):
 
     tensors: dict[str, Tensor]
     documents: dict[str, Document]
+
+
+class MissingFolderError(DataError):
+    """There is no such folder."""
+
+
+class UnreadableError(DataError):
+    """A folder may be whole, but not this program, or not now, can read it."""
 
 
 class _File(NamedTuple):
@@ -78,9 +88,9 @@ def write_folder(
     files = encode(tensors, documents, kind)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with folders.locked(target.parent, exclusive=True):
+        with locked(target.parent, exclusive=True):
             folders.settle(target.parent, lambda name: name == target.name)
-            _replaceable(target, kind)
+            check_replaceable(target, kind)
             folders.place(target, files)
     except OSError as error:
         raise refused("write", path, error) from None
@@ -93,7 +103,7 @@ def read_folder(path: Path | str, *, kind: str) -> Stored:
         DataError: it is not, or it cannot be read; it says what is wrong, and where.
     """
     target = resolved(path)
-    with folders.locked(target.parent, exclusive=False):
+    with locked(target.parent, exclusive=False):
         return read_at(target, kind)
 
 
@@ -110,11 +120,18 @@ def resolved(path: Path | str) -> Path:
 
 def refused(verb: str, path: Path | str, error: OSError) -> DataError:
     """What the system refused, as an error of ours."""
-    return DataError(f"cannot {verb} {path}: {error.strerror or error}")
+    lost = isinstance(error, FileNotFoundError | NotADirectoryError)
+    kind = DataError if lost else UnreadableError
+    return kind(f"cannot {verb} {path}: {error.strerror or error}")
 
 
-def _replaceable(target: Path, kind: str) -> None:
-    """Refuse to replace what is not a stored folder, so that nobody's files are lost."""
+def check_replaceable(target: Path, kind: str) -> None:
+    """Refuse to replace what is not a stored folder, so that nobody's files are lost.
+
+    Raises:
+        DataError: there is something else, or a folder that this program cannot read.
+        OSError: it cannot be read.
+    """
     if not os.path.lexists(target):
         return
     if not target.is_dir():
@@ -129,7 +146,11 @@ def _replaceable(target: Path, kind: str) -> None:
                 hint="give a new folder, or an empty one",
             )
         )
-    there, files = _manifest(target)
+    try:
+        there, files = _manifest(target)
+    except DataError as error:
+        hint = "give another folder, or remove this one"
+        raise DataError(*(replace(d, hint=hint) for d in error.diagnostics)) from None
     if there != kind:
         raise DataError(f"cannot write {target}: it is a '{there}', not a '{kind}'")
     if extra := sorted(found - {MANIFEST} - set(files)):
@@ -143,7 +164,7 @@ def read_at(target: Path, kind: str) -> Stored:
     try:
         places = folders.present(target)
         if not places:
-            raise DataError(f"cannot read {target}: no such folder")
+            raise MissingFolderError(f"cannot read {target}: no such folder")
         for other in places[:-1]:
             try:
                 return _load(other, kind)
@@ -153,7 +174,25 @@ def read_at(target: Path, kind: str) -> Stored:
     except OSError as error:
         raise refused("read", error.filename or target, error) from None
     except MemoryError:
-        raise DataError(f"cannot read {target}: it does not fit into memory") from None
+        raise UnreadableError(f"cannot read {target}: it does not fit into memory") from None
+
+
+def check_version(target: Path) -> None:
+    """Refuse a folder that a later version of this program has written.
+
+    Raises:
+        UnreadableError: it is such a folder, or the system refuses to read it.
+    """
+    try:
+        for folder in folders.present(target):
+            try:
+                _manifest(folder)
+            except UnreadableError:
+                raise
+            except (DataError, FileNotFoundError, NotADirectoryError):
+                continue
+    except OSError as error:
+        raise refused("read", error.filename or target, error) from None
 
 
 def _load(folder: Path, kind: str) -> Stored:
@@ -308,7 +347,7 @@ def _manifest(folder: Path) -> tuple[str, dict[str, _File]]:
         raise DataError(f"cannot read {path}: it is not a manifest of fotltn")
     version, kind, files = body.get("version"), body.get("kind"), body.get("files")
     if type(version) is int and version > VERSION:
-        raise DataError(
+        raise UnreadableError(
             f"cannot read {path}: it has version {version} of the format, written by fotltn "
             f"{body.get('fotltn')!r:.40}; this fotltn, {_own_version()!r}, reads up to {VERSION}"
         )

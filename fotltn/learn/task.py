@@ -90,6 +90,8 @@ class Task:
         labels: facts to learn from.
         training: how.
         watched: facts to watch instead of a share of `labels`.
+        settings: with what else it was made, by name; an interrupted training of other settings
+            does not go on.
 
     Raises:
         DataError: parts of it do not fit together.
@@ -101,6 +103,7 @@ class Task:
     labels: Labels
     training: Training = field(default_factory=Training)
     watched: Labels | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse labels of what is not learned, and weights of what does not exist."""

@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
             raise DataError(f"the scale of embeddings is a number from 0, not {scale}")
         points = 1 if time == "static" else horizon
         start = torch.randn(traces, entities, points, width, generator=generator)
-        self.width = width
+        self.width, self.time, self.scale, self.reach = width, time, scale, reach
         # Smoothing averages independent numbers; they are drawn larger, so that the scale holds.
         kernel = smoothing(horizon, reach) if time == "smooth" else None
         gain = 1.0 if kernel is None else 1 / math.sqrt(float(kernel.square().sum(1).mean()))

@@ -228,6 +228,7 @@ class Logits(nn.Module):
             raise DataError(
                 f"logits have a shape (traces, arguments …, time points), not {tuple(shape)}"
             )
+        self.scale, self.reach = scale, reach
         self.values = nn.Parameter(torch.randn(tuple(shape), generator=generator) * scale)
         self.level = nn.Parameter(torch.zeros(shape[0], *[1] * (len(shape) - 1)))
         kernel = smoothing(shape[-1], reach) if reach and shape[-1] > 1 else None

@@ -24,7 +24,7 @@ from fotltn.networks.predicates import (
     Softmax,
     mlp,
 )
-from fotltn.project.config import Config, InputConfig, PredicateConfig
+from fotltn.project.config import Config, InputConfig, PredicateConfig, lasting
 from fotltn.project.world import NOTHING, InMemory, World, device_of, in_precision, read_world
 from fotltn.semantics.config import Semantics, named
 
@@ -52,7 +52,10 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     grounding = ground(config, world)
     grounding = grounding.to(device=device, dtype=dtype)
     axioms = Axioms(world.theory, semantics, config.axiom_p, fused=config.compile)
-    task = Task(grounding, axioms, config.objective, world.labels, config.training, world.watched)
+    task = Task(
+        grounding, axioms, config.objective, world.labels, config.training, world.watched,
+        lasting(config),
+    )  # fmt: skip
     return Built(config, world, task, semantics)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from fotltn.errors import DataError, Diagnostic, Source, did_you_mean, listing
 from fotltn.learn.batches import Batches
+from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, AxiomLoss, FactLoss, Objective
 from fotltn.learn.schedule import Schedule, schedule
 from fotltn.learn.store import MANIFEST
@@ -26,8 +28,17 @@ FILE = "project.toml"
 
 M = TypeVar("M")
 
+_NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # of entries of a list, in names
+
 #: Objectives by name.
 PRESETS = {"paper": PAPER, "recipe": RECIPE, "facts-only": FACTS_ONLY}
+
+#: The settings that change no weight; all others must stay for an interrupted training to go on.
+#: They name places, where what lies there is compared itself, or one of several alike devices.
+WITHOUT_EFFECT = frozenset({
+    "theory", "model", "device",
+    "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
+})  # fmt: skip
 
 KINDS = ("facts", "network", "logits", "formula")
 
@@ -102,6 +113,15 @@ class Config:
         """An error about a key, which points at it where the project is a file."""
         span = place_of(places_of(self.source), path)
         return DataError(Diagnostic(message, span, hint))
+
+
+def lasting(config: Config) -> dict[str, Any]:
+    """All settings that may change a weight, by name."""
+    return {
+        name: value
+        for name, value in leaves(config).items()
+        if _NUMBERS.sub("", name) not in WITHOUT_EFFECT
+    }
 
 
 def read_config(project: Path, *, data: Path | None = None) -> Config:

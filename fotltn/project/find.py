@@ -8,7 +8,7 @@ from pathlib import Path
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import Audit
 from fotltn.errors import DataError, Diagnostic
-from fotltn.learn.store import MANIFEST
+from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.project.build import build
 from fotltn.project.config import FILE, read_config
 from fotltn.project.model import Model, load_model, model_of
@@ -31,14 +31,15 @@ def find_model(path: Path) -> Model:
         return load_model(path)
     config = read_config(path)
     folder = config.path(config.model)
-    if not os.path.lexists(folder):
+    try:
+        return load_model(folder)
+    except MissingFolderError:
         raise DataError(
             Diagnostic(
                 f"the project '{path}' has no model yet: there is no '{folder}'",
                 hint=f"fotltn train {path}",
             )
-        )
-    return load_model(folder)
+        ) from None
 
 
 def audit_labels(project: Path, *, data: Path | None = None, threshold: float = 0.5) -> Audit:

@@ -21,10 +21,9 @@ What it leaves open is chosen as follows:
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from fotltn.errors import DataError, LimitError
+from fotltn.files import Content, write_files
 
 #: The paper's thirteen axioms, and the declarations that they need.
 THEORY = Path(__file__).with_name("scene.fot")
@@ -216,25 +216,27 @@ def write_facts(table: pa.Table, folder: Path | str, name: str) -> Path:
     Raises:
         DataError: the name is neither CSV nor Parquet, or the file cannot be written.
     """
+    path = Path(folder) / name
+    write_files({path: facts_content(table, name)}, parents=True)
+    return path
+
+
+def facts_content(table: pa.Table, name: str) -> Content:
+    """Facts as the content of a file of some name.
+
+    Raises:
+        DataError: the name is neither CSV nor Parquet.
+    """
     if not name.endswith((".csv", ".parquet")) or Path(name).name != name:
         raise DataError(
             f"a table of facts is named like 'facts.csv' or 'facts.parquet', not '{name}'"
         )
-    path = Path(folder) / name
-    draft = path.with_name(f".{name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("wb") as file:
-                if name.endswith(".csv"):
-                    file.write(",".join(table.column_names).encode() + b"\n")
-                    plain = csv.WriteOptions(include_header=False, quoting_style="none")
-                    csv.write_csv(table, file, plain)
-                else:
-                    parquet.write_table(table, file)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
-    return path
+
+    def write(file: BinaryIO) -> None:
+        if name.endswith(".parquet"):
+            parquet.write_table(table, file)
+            return
+        file.write(",".join(table.column_names).encode() + b"\n")
+        csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="none"))
+
+    return write

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -12,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from fotltn.errors import DataError, Diagnostic, LimitError, listing
+from fotltn.errors import DataError, Diagnostic, LimitError
+from fotltn.learn.checkpoints import Reserved, reserve
 from fotltn.learn.fit import Epoch, fit, forget_checkpoints
-from fotltn.learn.store import MANIFEST, resolved
+from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
 from fotltn.project.build import Built, build
 from fotltn.project.config import Config
@@ -30,7 +30,7 @@ def train(
     config: Config,
     *,
     more: InMemory = NOTHING,
-    checkpoints: Path | None = None,
+    checkpoints: Path | Reserved | None = None,
     on_start: Callable[[Built], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -80,20 +80,22 @@ def train_and_save(
 ) -> Model:
     """Train as a program of its own: it keeps freed memory, Ctrl-C loses nothing, a model is left.
 
-    Checkpoints are kept beside the model, until it is saved.
+    Checkpoints are kept beside the model, until it is saved. Until then no other training can have
+    the same place.
     """
     keep_freed_memory()
     target = resolved(path)
     check_target(target)
     checkpoints = target.with_name(f"{target.name}.checkpoints")
-    if fresh:
+    with reserve(checkpoints) as place:
+        if fresh:
+            forget_checkpoints(checkpoints)
+        with interrupts() as asked:
+            model = train(
+                config, checkpoints=place, on_start=on_start, on_epoch=on_epoch, stop=asked
+            )
+        model.save(target)
         forget_checkpoints(checkpoints)
-    with interrupts() as asked:
-        model = train(
-            config, checkpoints=checkpoints, on_start=on_start, on_epoch=on_epoch, stop=asked
-        )
-    model.save(target)
-    forget_checkpoints(checkpoints)
     with contextlib.suppress(OSError):
         checkpoints.rmdir()
     return model
@@ -106,28 +108,12 @@ def check_target(target: Path) -> None:
         DataError: there is something else, or nothing can be written there.
     """
     try:
-        found = sorted(os.listdir(target)) if os.path.lexists(target) else []
-        if found and MANIFEST not in found:
-            raise DataError(
-                Diagnostic(
-                    f"cannot write {target}: the folder has other files ({listing(found, 3)})",
-                    hint="give a new folder, an empty one, or that of a model",
-                )
-            )
-        if found and (kind := _kind(target / MANIFEST)) != KIND:
-            raise DataError(f"cannot write {target}: it is a '{kind}', not a '{KIND}'")
+        check_replaceable(target, KIND)
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror}") from None
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise DataError(f"cannot write {target}: the folder around it cannot be written to")
-
-
-def _kind(manifest: Path) -> object:
-    try:
-        return json.loads(manifest.read_bytes())["kind"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return "folder that fotltn has not written, or that is damaged"
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, Diagnostic
+from fotltn.files import write_files
 from fotltn.report.svg import inline_svg
 
 if TYPE_CHECKING:
@@ -81,20 +81,7 @@ def write_page(text: str, path: Path | str, *, force: bool = False) -> Path:
         DataError: there is something else in that place, or it cannot be written.
     """
     check_place(path, force=force)
-    target = Path(os.path.realpath(path))  # a link is followed
-    draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("xb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise _refused(path, error) from None
+    write_files({Path(path): text.encode()}, parents=True)
     return Path(path)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fotltn.errors import DataError
+from fotltn.files import Content, write_files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,18 +116,32 @@ def error_colours() -> Colormap:
     return found.with_extremes(bad=(0.5, 0.5, 0.5, 0.22))
 
 
+def drawn(figure: Figure, path: Path | str) -> dict[Path, Content]:
+    """A figure as the content of two files of one name, a PNG and an SVG."""
+
+    def write(kind: str, **options: Any) -> Content:
+        def drawing(file: BinaryIO) -> None:
+            with look():
+                figure.savefig(file, format=kind, **options)
+
+        return drawing
+
+    stem = Path(path)
+    return {
+        stem.with_name(f"{stem.name}.png"): write("png", dpi=200, metadata={"Software": None}),
+        stem.with_name(f"{stem.name}.svg"): write("svg", metadata={"Date": None, "Creator": None}),
+    }
+
+
 def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     """Write a figure as PNG and as SVG under one name, and give both paths.
 
     The files are the same for the same figure. Text in the SVG stays text.
+
+    Raises:
+        DataError: they cannot be written.
     """
-    stem = Path(path)
-    png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        with look():
-            figure.savefig(png, dpi=200, metadata={"Software": None})
-            figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    except OSError as error:
-        raise DataError(f"cannot write {stem}: {error.strerror or error}") from None
+    files = drawn(figure, path)
+    write_files(files, parents=True)
+    png, svg = files
     return png, svg

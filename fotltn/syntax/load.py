@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import cast
 
 from fotltn.errors import DataError, Diagnostic, FotError, ParseError, Source
+from fotltn.files import write_files
 from fotltn.syntax import theory as th
 from fotltn.syntax.parse import limit, read
 from fotltn.syntax.show import Style, show_theory
@@ -46,34 +46,8 @@ def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style
     """Write a theory file; the old file stays intact until the new one is complete."""
     if style == "latex":
         raise ValueError("a theory file is written as ascii or unicode")
-    write_text(Path(path), show_theory(theory, style))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's content at once, or leave it as it was."""
-    try:
-        data = text.encode()
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".fot-", delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, _mode(path))
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot write {path}: {_reason(error)}") from None
-
-
-def _mode(path: Path) -> int:
-    """The permissions of the file, or those that a new one would get."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    text = show_theory(theory, style)
+    write_files({Path(path): lambda file: file.write(text.encode())})
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from fotltn.errors import DataError, LimitError
+from fotltn.files import append_lines
 from reproduction.paper.many import run_many
 from reproduction.paper.protocol import Run, Setting
 
@@ -199,13 +200,5 @@ def append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         DataError: the file cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-            file.write("".join(json.dumps(r, allow_nan=False) + "\n" for r in records).encode())
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise DataError(f"cannot write the record '{path}': {error.strerror}") from None
+    lines = "".join(json.dumps(r, allow_nan=False) + "\n" for r in records)
+    append_lines(path, lines.encode(), what=f"the record '{path}'")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from fotltn.errors import DataError, Diagnostic, did_you_mean
+from fotltn.files import Content, write_files
 
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
@@ -171,20 +171,12 @@ def write(records: Iterable[Record], path: Path | str) -> Path:
     path = Path(path)
     rows = [one.as_dict() for one in records]
     _kind(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            if path.name.lower().endswith(_PARQUET):
-                parquet.write_table(_table(rows), draft)
-            else:
-                lines = (json.dumps(row, ensure_ascii=False) for row in rows)
-                draft.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+    if path.name.lower().endswith(_PARQUET):
+        table = _table(rows)
+        content: Content = lambda file: parquet.write_table(table, file)  # noqa: E731
+    else:
+        content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+    write_files({path: content}, parents=True)
     return path
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fotltn.errors import DataError
-from fotltn.report.look import save
+from fotltn.files import Content, write_files
+from fotltn.report.look import drawn
 from reproduction.report import claims, more, tables
 from reproduction.report.records import Record
 from reproduction.report.render import FORMATS, Table
@@ -46,7 +47,7 @@ def write_report(
     truth: Mapping[str, float] | None = None,
     all_false: float | None = 1.0,
 ) -> tuple[Path, ...]:
-    """Write every table as text, Markdown and LaTeX, and every figure as PNG and SVG.
+    """Write every table as text, Markdown and LaTeX, and every figure as PNG and SVG; all or none.
 
     Raises:
         DataError: there are no records, a file cannot be written, or matplotlib is missing.
@@ -59,16 +60,12 @@ def write_report(
         "predicates": predicates_figure(records),
     }
     found = all_tables(records, statistics=statistics, truth=truth, all_false=all_false)
-    written: list[Path] = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, table in found.items():
-            for kind, shown in FORMATS.items():
-                path = folder / f"{name}.{kind}"
-                path.write_text(shown(table), "utf-8")
-                written.append(path)
-    except OSError as error:
-        raise DataError(f"cannot write to {folder}: {error.strerror or error}") from None
+    files: dict[Path, Content] = {
+        folder / f"{name}.{kind}": shown(table).encode()
+        for name, table in found.items()
+        for kind, shown in FORMATS.items()
+    }
     for name, figure in figures.items():
-        written += save(figure, folder / name)
-    return tuple(written)
+        files |= drawn(figure, folder / name)
+    write_files(files, parents=True, what=f"to {folder}")
+    return tuple(files)

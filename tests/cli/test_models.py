@@ -15,6 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from fotltn.project.model import load_model
+from fotltn.web.inspected import of_model
 from tests.cli.conftest import succeed
 from tests.project.common import project
 
@@ -63,6 +64,32 @@ def rows(text: str) -> list[list[str]]:
             break
         body.append(line.split())
     return [lines[rule - 1].split(), *body]
+
+
+# --- a write that was interrupted -------------------------------------------------------------
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("path", ["runs", "runs/model"])
+def test_a_model_whose_replacement_was_cut_off_is_read_by_all(call, home, tmp_path, path):
+    """Killed between the two renames: there is no `model`, but a whole one beside its place."""
+    shutil.copytree(home / "runs", tmp_path / "runs")
+    commands = [
+        ("evaluate", tmp_path / path), ("query", tmp_path / path, "forall x. F Stop(x)"),
+        ("violations", tmp_path / path), ("audit", tmp_path / path), ("predict", tmp_path / path),
+        ("report", tmp_path / path, "--json"),
+    ]  # fmt: skip
+    before = [call(*command) for command in commands]
+    assert {result.status for result in before} == {0}
+    old, new = (tmp_path / "runs" / f".model.0123456789abcdef.{state}" for state in ("old", "tmp"))
+    (tmp_path / "runs" / "model").rename(new)
+    old.mkdir()
+    assert [call(*command) for command in commands] == before
+    assert of_model(tmp_path / path).model is not None
+    assert load_model(tmp_path / "runs" / "model").reason == "all epochs are done"
+    assert new.exists()
+    assert call("train", tmp_path / "runs").status == 0  # which finishes it
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir() if "model" in p.name) == ["model"]
 
 
 # --- evaluate ---------------------------------------------------------------------------------

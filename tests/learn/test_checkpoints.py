@@ -14,8 +14,12 @@ import torch
 
 from fotltn import DataError
 from fotltn.errors import Severity
+from fotltn.learn import folders
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
+from fotltn.learn.fit import fit
 from fotltn.learn.store import MANIFEST, WEIGHTS, write_folder
+from tests.learn import tasks
+from tests.learn.test_store_damage import reseal
 
 
 def write(folder, step):
@@ -102,6 +106,46 @@ def test_what_is_no_checkpoint_is_not_taken(tmp_path):
     link, kind = (w.message for w in found.warnings)
     assert "it is a link, not a folder" in link
     assert "it is a 'model', not a 'checkpoint'" in kind
+
+
+def tree(folder):
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("step", [1, 2])
+def test_one_of_a_later_version_is_kept_and_nothing_is_trained(tmp_path, step):
+    """Whether it is the newest or not: what this program cannot read, it must not remove."""
+    for number in (1, 2):
+        write(tmp_path, number)
+    reseal(tmp_path / f"step-00000{step}", lambda body: body.update(version=2, fotltn="9.0"))
+    before = tree(tmp_path)
+    with pytest.raises(DataError) as refused:
+        fit(tasks.task(), checkpoints=tmp_path)
+    message, hint = str(refused.value).split("\n")
+    assert "it has version 2 of the format, written by fotltn '9.0'" in message
+    assert (
+        "train with a fotltn, or on a machine, that can read it; or start anew: `--fresh`" in hint
+    )
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), MemoryError()])
+def test_one_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, monkeypatch, error):
+    for number in (1, 2):
+        write(tmp_path, number)
+    before, real = tree(tmp_path), folders.read_file
+
+    def read_file(path, **options):
+        if path == tmp_path / "step-000002" / WEIGHTS:
+            raise error
+        return real(path, **options)
+
+    monkeypatch.setattr(folders, "read_file", read_file)
+    with pytest.raises(DataError, match=r"cannot read .*(Permission denied|not fit into memory)"):
+        fit(tasks.task(), checkpoints=tmp_path)
+    assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("step", [-1, 10**18])

@@ -4,6 +4,7 @@ import hashlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,10 +24,10 @@ LONG = changed(("epochs = 6", f"epochs = {EPOCHS}"), ("rate = 0.02", "rate = 0.0
 SECONDS = 120  # only so that a hanging process fails
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fotltn", "train", str(folder)],
+        [sys.executable, "-m", "fotltn", "train", str(folder), *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
 
@@ -75,6 +76,27 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(tmp_path, undisturbed):
     again = start(folder)
     out, err = again.communicate(timeout=SECONDS)
     assert again.returncode == 0, err
+    assert digest(folder / "model") == undisturbed
+    assert not (folder / "model.checkpoints").exists()
+
+
+@pytest.mark.reliability
+def test_of_two_trainings_of_a_project_at_once_one_is_refused(tmp_path, undisturbed):
+    folder = project(tmp_path, LONG)
+    first = start(folder)
+    until_checkpoints(folder, first)
+    first.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
+    try:
+        for options in ((), ("--fresh",)):
+            second = start(folder, *options)
+            out, err = second.communicate(timeout=SECONDS)
+            assert (second.returncode, out) == (1, "")
+            assert "model.checkpoints' is in use by another training: " in err
+            assert f"process {first.pid} on {socket.gethostname()}, since 2" in err
+    finally:
+        first.send_signal(signal.SIGCONT)
+    _, err = first.communicate(timeout=SECONDS)
+    assert first.returncode == 0, err
     assert digest(folder / "model") == undisturbed
     assert not (folder / "model.checkpoints").exists()
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from fotltn.learn.locks import reserved
 from reproduction.cli import app
+from reproduction.paper import sweep
 from reproduction.report.records import read, record, write
 from tests.cli.conftest import Call, caller
 from tests.reproduction.synthetic import values
+from tests.reproduction.test_sweep import made_up
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -98,7 +101,7 @@ def test_a_place_that_cannot_be_written_to(call, tmp_path):
     (tmp_path / "file").write_text("")
     found = call("run", tmp_path / "file", *SMALL, "--method", "FOT-LTN", "--epochs", "1")
     assert (found.status, found.out) == (1, "")
-    assert "cannot write the record" in found.err
+    assert f"cannot write {tmp_path / 'file'}" in found.err
 
 
 # --- reports ---------------------------------------------------------------------------------
@@ -211,3 +214,30 @@ def test_the_quick_version(tmp_path):
     assert mean("FOT-LTN+BK", 0.1) > mean("HTGNN", 0.1)  # what the paper claims
     assert mean("FOT-LTN+BK", 0.1) == pytest.approx(0.727, abs=0.03)  # what it prints
     assert mean("FOT-LTN+BK", 0.8) > mean("FOT-LTN+BK", 0.1) + 0.05
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Runs without any training."""
+    monkeypatch.setattr(sweep, "run_many", made_up)
+
+
+@pytest.mark.reliability
+def test_a_full_disk_leaves_no_empty_record(call, tmp_path, monkeypatch, quick):  # noqa: ARG001
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    found = call("run", tmp_path / "out", *SMALL)
+    assert found.status == 1
+    assert "runs.jsonl': No space left on device" in found.err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.reliability
+def test_two_at_once_are_refused(call, tmp_path, quick):  # noqa: ARG001
+    with reserved(tmp_path / "out", "reproduction"):
+        found = call("run", tmp_path / "out", *SMALL)
+    assert found.status == 1
+    assert f"is in use by another reproduction: process {os.getpid()} on " in found.err
+    assert os.listdir(tmp_path) == []

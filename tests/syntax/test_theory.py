@@ -362,7 +362,7 @@ def test_an_unwritable_folder_is_named_also_for_root(tmp_path, monkeypatch):
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("tempfile.NamedTemporaryFile", denied)
+    monkeypatch.setattr(os, "open", denied)
     with pytest.raises(DataError, match=r"cannot write .*t.fot: Permission denied"):
         save_theory(THEORY, tmp_path / "t.fot")
 

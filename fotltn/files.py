@@ -1,0 +1,142 @@
+"""Files that are written whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from fotltn.errors import DataError, FotError
+
+#: What a file is to hold: bytes, or a function that writes them.
+Content = bytes | Callable[[BinaryIO], object]
+
+
+def write_files(
+    contents: Mapping[Path, Content], *, parents: bool = False, what: str | None = None
+) -> None:
+    """Give files new content: all of them, or none if the disk is full or the program stopped.
+
+    Everything is first written beside its place and flushed to disk, and then renamed. A link is
+    followed, and a file keeps its permissions.
+
+    Args:
+        contents: by path.
+        parents: make the folders that are missing; if it fails, they are removed again.
+        what: how errors call it; without it, they name the path.
+
+    Raises:
+        DataError: there is something else in a place, or it cannot be written.
+    """
+    with ExitStack() as undo:
+        drafts = []
+        for path, content in contents.items():
+            with _about(what or path):
+                target = Path(os.path.realpath(path))
+                _check_plain(target, path)
+                if parents:
+                    _make(target.parent, undo)
+                draft = target.with_name(f".fot-{secrets.token_hex(8)}.tmp")
+                undo.callback(_remove, draft)
+                _write(draft, content)
+                if target.exists():
+                    os.chmod(draft, stat.S_IMODE(target.stat().st_mode))
+            drafts.append((path, target, draft))
+        for path, target, draft in drafts:
+            with _about(what or path):
+                if not target.exists():
+                    undo.callback(_remove, target)
+                os.replace(draft, target)
+        undo.pop_all()
+
+
+def append_lines(path: Path, lines: bytes, *, what: str | None = None) -> None:
+    """Add lines after the last whole one of a file, and have them on disk before going on.
+
+    If that fails, the file ends with its last whole line, or is not there if it was not before.
+
+    Args:
+        path: the file; it and folders around it are made if they are missing.
+        lines: each with its end.
+        what: how errors call it; without it, they name the path.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    with _about(what or path), ExitStack() as undo:
+        _make(path.parent, undo)
+        if not path.exists():
+            undo.callback(_remove, path)
+        with open(path, "a+b", buffering=0) as file:
+            file.seek(0)
+            end = file.read().rfind(b"\n") + 1
+            file.truncate(end)
+            undo.callback(_shorten, path, end)
+            rest = memoryview(lines)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        undo.pop_all()
+
+
+def flag(name: str) -> int:
+    """A flag of `os.open`; 0 where the system has no such flag."""
+    value: int = getattr(os, name, 0)
+    return value
+
+
+@contextmanager
+def _about(what: str | Path) -> Iterator[None]:
+    """Make what the system refuses an error of ours."""
+    try:
+        yield
+    except FotError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"cannot write {what}: {reason}") from None
+
+
+def _check_plain(target: Path, path: Path) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.exists() and not target.is_file():
+        raise DataError(f"cannot write {path}: it is not a plain file")
+
+
+def _make(folder: Path, undo: ExitStack) -> None:
+    """Make a folder and those around it; undoing it removes those that were made."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        undo.callback(_remove, one)
+
+
+def _write(draft: Path, content: Content) -> None:
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flag("O_BINARY"), 0o666)
+    with os.fdopen(handle, "wb") as file:
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            content(file)
+        file.flush()
+        os.fsync(handle)
+
+
+def _shorten(path: Path, size: int) -> None:
+    with suppress(OSError):
+        os.truncate(path, size)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder that is empty."""
+    with suppress(OSError):
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
