@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fotltn.kernels.tracing import is_tracing
+from fotltn.semantics import aggregate
 
 
 def power(u: Tensor, p: float) -> Tensor:
@@ -18,7 +19,36 @@ def power(u: Tensor, p: float) -> Tensor:
         return u.square().square()
     if p == 8:
         return u.square().square().square()
-    return u**p
+    return aggregate.power(u, p)
+
+
+class _Slope(torch.autograd.Function):
+    """`grad · root / (p u)`, which is 0 at 0, with derivatives of every order.
+
+    Quotients are formed such that none is larger than the derivative itself: `1 / u²` alone
+    overflows long before `u` is too small.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad: Tensor, root: Tensor, u: Tensor, p: float) -> Tensor:
+        return (grad * (root / (p * u))).masked_fill(u == 0, 0.0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        *tensors, ctx.p = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad, root, u = ctx.saved_tensors
+        by_grad: Tensor = _Slope.apply(grads[0], root, u, ctx.p)  # type: ignore[no-untyped-call]
+        zero = u == 0
+        safe = torch.where(zero, 1, u)
+        by_root = torch.where(zero, 0, grads[0] / (ctx.p * safe) * grad)
+        by_u = torch.where(zero, 0, -(by_grad / safe) * grad)
+        return by_grad, by_root, by_u, None
 
 
 class _Root(torch.autograd.Function):
@@ -40,8 +70,8 @@ class _Root(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         u, found = ctx.saved_tensors
-        slope = found / (ctx.p * u)
-        return (grads[0] * slope).masked_fill(u == 0, 0.0), None
+        slope: Tensor = _Slope.apply(grads[0], found, u, ctx.p)  # type: ignore[no-untyped-call]
+        return slope, None
 
 
 def root(u: Tensor, p: float) -> Tensor:

@@ -1,11 +1,12 @@
 """Sums of products over facts: gather, multiply, add up; the backward pass does the same.
 
-Nothing of the size of the facts is kept for it.
+Nothing of the size of the facts is kept for it. Products, minima and maxima are here, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -96,6 +97,51 @@ def _times(base: Tensor, looked: list[Tensor], without: int | None) -> Tensor:
 def _parts(value: Tensor) -> list[slice]:
     count = value.shape[0]
     return [slice(i, min(i + PART, count)) for i in range(0, count, PART)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halvings:
+    """How to multiply the facts of each cell, two at a time, until one number a cell is left.
+
+    Args:
+        order: the facts, cell by cell.
+        rounds: for each round the numbers that stay, their neighbours, and whether these count.
+        cells: where the numbers that are left belong.
+    """
+
+    order: Tensor
+    rounds: tuple[tuple[Tensor, Tensor, Tensor], ...]
+    cells: Tensor
+
+
+def halvings(key: Tensor) -> Halvings:
+    """The rounds for facts whose cells are known; done once, since facts do not move."""
+    order = key.argsort(stable=True)
+    cells = key[order]
+    rounds: list[tuple[Tensor, Tensor, Tensor]] = []
+    while True:
+        places = torch.arange(cells.numel(), device=key.device)
+        begins = torch.ones_like(cells, dtype=torch.bool)
+        begins[1:] = cells[1:] != cells[:-1]
+        if bool(begins.all()):
+            return Halvings(order, tuple(rounds), cells)
+        rank = places - torch.where(begins, places, 0).cummax(0).values
+        stay = (rank % 2 == 0).nonzero().squeeze(-1)
+        beside = (stay + 1).clamp(max=cells.numel() - 1)
+        rounds.append((stay, beside, (stay + 1 == beside) & ~begins[beside]))
+        cells = cells[stay]
+
+
+def product(value: Tensor, by: Halvings, size: int) -> Tensor:
+    """For each cell, the product of its facts; 1 over none.
+
+    Products of two have derivatives of every order, also where a fact is 0.
+    """
+    value = value[by.order]
+    for stay, beside, both in by.rounds:
+        value = value[stay] * torch.where(both, value[beside], 1)
+    ones = torch.ones(size, dtype=value.dtype, device=value.device)
+    return ones.scatter(0, by.cells, value)
 
 
 class _Extreme(torch.autograd.Function):

@@ -64,8 +64,12 @@ class Automaton:
         memory = tuple(TRUE if weak else FALSE for weak in self.skeleton.memory)
         return State(statics, False, False, FALSE, memory)
 
-    def next(self, state: State, letter: int) -> State:
-        """The state after a step, whose letters are true where `letter` has a bit."""
+    def next(self, state: State, letter: int | bool) -> State:
+        """The state after a step, whose letters are true where `letter` has a bit.
+
+        With `True`, all that is asked of letters is so, a letter and its negation alike; with
+        `False`, nothing is. No step leads to a state that ends better, or worse.
+        """
         step = _Step(self.skeleton, state, letter)
         here = step.progress(state.rest) if state.started else step.values[-1]
         memory = tuple(pair.rest for pair in step.kept())
@@ -75,7 +79,7 @@ class Automaton:
 class _Step:
     """The values of all operators at one point."""
 
-    def __init__(self, skeleton: Skeleton, state: State, letter: int) -> None:
+    def __init__(self, skeleton: Skeleton, state: State, letter: int | bool) -> None:
         self.skeleton, self.state, self.letter = skeleton, state, letter
         self.values: list[_Pair] = []
         # What is kept may be about the present's operands, which come before their operator, so
@@ -105,6 +109,8 @@ class _Step:
 
     def _value(self, number: int, op: Op) -> _Pair:
         match op.kind:
+            case "letter" if isinstance(self.letter, bool):
+                return _constant(self.letter)
             case "letter":
                 return _constant(bool(self.letter >> op.args[0] & 1) == op.flag)
             case "static":

@@ -6,7 +6,8 @@ by one look-up. The others are put together part by part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -100,22 +101,41 @@ class Judge:
         stranger = Flag.NOT_LOST if some else Flag.NOT_SURE
         return not some, np.where(here, int(every), int(stranger)).reshape(-1)
 
-    def codes(self, rows: Array) -> Array:
+    def flags(self, rows: Array, left: Sequence[int] | None = None) -> Array:
+        """What is known of states, as bits with axes (step, place).
+
+        Args:
+            rows: the states after each step.
+            left: how many steps come after each, if that is known.
+        """
+        table = self.crisp.table
+        flags: Array = table.flags.take(rows)
+        levels = [table.level(n) if n else () for n in left or ()]
+        start = 0
+        for level, same in itertools.groupby(levels):
+            stop = start + len(list(same))
+            if left and level:
+                flags[start:stop] = table.within(rows[start:stop], left[start])
+            start = stop
+        return flags
+
+    def codes(self, flags: Array) -> Array:
         """What is known of each axiom after each step, as numbers with axes (step, axiom)."""
-        found = np.zeros((len(rows), len(self.crisp.axioms)), dtype=np.int8)
+        found = np.zeros((len(flags), len(self.crisp.axioms)), dtype=np.int8)
         if self.flat:
-            flags = self.crisp.table.flags.take(rows.take(self.places, axis=1)) & self.masks
-            joined = np.bitwise_or.reduceat(flags, self.starts, axis=1) | self.kinds
+            counted = flags.take(self.places, axis=1) & self.masks
+            joined = np.bitwise_or.reduceat(counted, self.starts, axis=1) | self.kinds
             found[:, self.flat] = _MEANING[joined]
         for number in self.rest:
-            whole = self.found(self.crisp.axioms[number], rows)[-1]
+            whole = self.found(self.crisp.axioms[number], flags)[-1]
             found[:, number] = np.where(whole.sure, SURE, np.where(whole.lost, LOST, whole.end))
         return found
 
-    def found(self, axiom: Axiom, rows: Array) -> list[Found]:
+    def found(self, axiom: Axiom, flags: Array) -> list[Found]:
         """What is known of each part of an axiom, the whole last; of that, in all worlds."""
         found, *others = (
-            self.outcome.whole(axiom.tree, self._leaf(axiom, world, rows)) for world in axiom.worlds
+            self.outcome.whole(axiom.tree, self._leaf(axiom, world, flags))
+            for world in axiom.worlds
         )
         for other in others:
             whole = found[-1]
@@ -124,17 +144,16 @@ class Judge:
             )
         return found
 
-    def blame(self, axiom: Axiom, rows: Array, *, ended: bool) -> dict[str, str]:
+    def blame(self, axiom: Axiom, flags: Array, *, ended: bool) -> dict[str, str]:
         """The first binding that breaks an axiom, at one step."""
-        return self.outcome.blame(axiom.tree, self.found(axiom, rows[None]), ended=ended)
+        return self.outcome.blame(axiom.tree, self.found(axiom, flags[None]), ended=ended)
 
-    def _leaf(self, axiom: Axiom, world: World, rows: Array) -> Callable[[int, Leaf], Found]:
-        table = self.crisp.table
-
+    def _leaf(self, axiom: Axiom, world: World, flags: Array) -> Callable[[int, Leaf], Found]:
         def read(number: int, leaf: Leaf) -> Found:
             part = axiom.parts[world, number]
-            own = rows[:, part.start : part.stop]
-            own = own.reshape(len(rows), *self.crisp.shape(leaf.axes))
-            return Found(leaf.axes, table.sure[own], table.lost[own], table.end[own])
+            own = flags[:, part.start : part.stop]
+            own = own.reshape(len(flags), *self.crisp.shape(leaf.axes))
+            bits = (own & flag != 0 for flag in (Flag.SURE, Flag.LOST, Flag.END))
+            return Found(leaf.axes, *bits)
 
         return read

@@ -19,7 +19,7 @@ from fotltn.monitor.domain import MOST_MARKS, Array, Domain
 from fotltn.monitor.graded import Graded
 from fotltn.monitor.history import History
 from fotltn.monitor.intake import Arrival, Intake, fixed_sorts
-from fotltn.monitor.judge import LOST, SURE, TRUE_NOW, Judge
+from fotltn.monitor.judge import FALSE_NOW, LOST, SURE, TRUE_NOW, Judge
 from fotltn.monitor.limits import Limits
 from fotltn.monitor.normal import nnf, outer
 from fotltn.monitor.reader import Stretch
@@ -174,6 +174,8 @@ class Monitor:
     def finish(self) -> States:
         """The verdicts on the whole trace. No steps come after that.
 
+        A trace that ends before its horizon is judged as it ended.
+
         Raises:
             DataError: there was no step.
         """
@@ -280,17 +282,22 @@ class Monitor:
             moved[0] = bool((rows[0] != self._rows).any())
         self._arrived = False
         self._rows = rows[-1].copy()
-        codes = iter(self.judge.codes(rows[moved]).tolist())
+        left: list[int] | None = None
+        if self.horizon is not None:  # then time alone may tell
+            moved[:] = True
+            left = [self.horizon - 1 - first - row for row in range(len(rows))]
+        flags = self.judge.flags(rows[moved], left)
+        known = iter(zip(self.judge.codes(flags).tolist(), flags, strict=True))
         states = list(self._last)
         for row, new in enumerate(moved.tolist()):
             step = first + row
-            if new and self._renew(step, next(codes), states, rows[row]):
+            if new and self._renew(step, *next(known), states):
                 self._last = tuple(states)
             if step + 1 == self.horizon:
                 self._last = self._final(rows[row])
             yield States(step, self._last)
 
-    def _renew(self, step: int, codes: list[int], states: list[State], rows: Array) -> bool:
+    def _renew(self, step: int, codes: list[int], flags: Array, states: list[State]) -> bool:
         """Bring states up to date; whether any of them changed."""
         if codes == self._codes:
             return False
@@ -302,7 +309,7 @@ class Monitor:
             changed = True
             axiom = self.crisp.axioms[number]
             if code == LOST:
-                binding = self.judge.blame(axiom, rows, ended=False)
+                binding = self.judge.blame(axiom, flags, ended=False)
                 states[at] = State(axiom.name, Verdict.VIOLATED, False, binding, step)
             elif code == SURE:
                 states[at] = State(axiom.name, Verdict.SATISFIED, True, {}, step)
@@ -314,18 +321,21 @@ class Monitor:
     def _final(self, rows: Array) -> tuple[State, ...]:
         """The states if the trace ends here."""
         axioms = {a.name: a for a in self.crisp.axioms}
-        codes = dict(zip(axioms, self.judge.codes(rows[None])[0].tolist(), strict=True))
+        flags = self.judge.flags(rows[None])
+        codes = dict(zip(axioms, self.judge.codes(flags)[0].tolist(), strict=True))
         truth = self.history.truth(self.growing, threshold=self.threshold)
         states = []
+        early = self.horizon is not None and self.count < self.horizon
         for state in self._last:
-            if state.verdict is not Verdict.OPEN:
+            name = state.axiom
+            by_horizon = early and codes.get(name) in (FALSE_NOW, TRUE_NOW)
+            if state.verdict is not Verdict.OPEN and not by_horizon:
                 states.append(state)
                 continue
-            name = state.axiom
             now = codes[name] == TRUE_NOW if name in codes else truth[name]
             binding: dict[str, str] = {}
             if not now and name in axioms:
-                binding = self.judge.blame(axioms[name], rows, ended=True)
+                binding = self.judge.blame(axioms[name], flags[0], ended=True)
             verdict = Verdict.SATISFIED if now else Verdict.VIOLATED
             states.append(State(name, verdict, now, binding, None))
         return tuple(states)

@@ -14,6 +14,8 @@ from weakref import WeakSet
 
 import numpy as np
 
+from fotltn.errors import LimitError
+from fotltn.monitor.ahead import MOST_LEFT, Ahead
 from fotltn.monitor.automaton import Automaton, State
 from fotltn.monitor.promises import TRUE
 
@@ -71,6 +73,9 @@ class Table:
         self.explored: set[int] = set()
         self.users: WeakSet[User] = WeakSet()
         self.used = 1
+        self._partial: set[int] = set()  # automata that were not tried to their end
+        self._aheads: dict[int, tuple[Ahead, dict[int, int]]] = {}
+        self._hoped: dict[tuple[int, State, bool], State] = {}
 
     def add(self, automaton: Automaton) -> int:
         """The number of an automaton; one that works like another is the same."""
@@ -175,10 +180,70 @@ class Table:
                 before[after].add(row)
         started = order[1:]
         self.explored.update(order)
+        self._aheads.pop(number, None)
+        if open_ends:
+            self._partial.add(number)
         good = _back(before, open_ends | {r for r in started if self.end[r]})
         bad = _back(before, open_ends | {r for r in started if not self.end[r]})
         for row in started:
             self._decide(row, row not in bad, row not in good)
+
+    # --- with so many steps left --------------------------------------------------------------
+
+    def level(self, left: int) -> tuple[int | None, ...]:
+        """The number of steps left, as far as it matters to what rows are certain of.
+
+        An automaton that was not tried to its end is asked anew for each number of steps.
+        """
+        return tuple(
+            -left if number in self._partial else self._ahead(number)[0].level(left)
+            for number in range(len(self.automata))
+        )
+
+    def within(self, rows: Places, left: int) -> Any:
+        """The flags of rows if so many steps are left, at least one."""
+        own, places = np.unique(rows, return_inverse=True)
+        flags = self.flags[own]
+        for place, row in enumerate(own.tolist()):
+            sure, lost = self._certain(row, left)
+            if sure:
+                flags[place] = flags[place] & ~Flag.NOT_SURE | Flag.SURE
+            if lost:
+                flags[place] = flags[place] & ~Flag.NOT_LOST | Flag.LOST
+        return flags[places].reshape(rows.shape)
+
+    def _ahead(self, number: int) -> tuple[Ahead, dict[int, int]]:
+        """How the rows of an automaton that were tried may end, and their places there."""
+        if number not in self._aheads:
+            width = self._width(number)
+            rows = sorted(r for r in self.explored if self.states[r][0] == number)
+            places = {row: place for place, row in enumerate(rows)}
+            after = self.entries[np.array(rows, dtype=np.intp)[:, None] + np.arange(width)]
+            numbers = np.vectorize(lambda row: places.get(row, -1), otypes=[np.intp])(after)
+            self._aheads[number] = Ahead(numbers, self.end[rows]), places
+        return self._aheads[number]
+
+    def _certain(self, row: int, left: int) -> tuple[bool, bool]:
+        number, state = self.states[row]
+        ahead, places = self._ahead(number)
+        sure, lost = ahead.certain(places[row], left) if row in places else (False, False)
+        if sure or lost or left > MOST_LEFT or number not in self._partial:
+            return sure, lost
+        return self._ends(number, state, left, False), not self._ends(number, state, left, True)
+
+    def _ends(self, number: int, state: State, left: int, hope: bool) -> bool:
+        """Whether a state ends true if all steps are as good, or as bad, as can be."""
+        for _ in range(left):
+            key = (number, state, hope)
+            if key not in self._hoped:
+                try:
+                    self._hoped[key] = self.automata[number].next(state, hope)
+                except LimitError:  # too many ways to say
+                    return hope
+            if self._hoped[key] == state:
+                break
+            state = self._hoped[key]
+        return state.end
 
     def tidy(self) -> None:
         """If there are too many rows, drop those that nobody is at, and that were not tried."""
@@ -190,11 +255,16 @@ class Table:
         lost = {row: bool(self.lost[row]) for row in kept}
         self.rows, self.states = {}, {}
         self.used = max(self._width(n) for n in range(len(self.automata)))
+        tried = {r: self.entries[r : r + self._width(kept[r][0])].tolist() for r in self.explored}
         self.entries[:] = 0
+        self._aheads, self._hoped = {}, {}
         moved = {}
         for row, (number, state) in kept.items():
             moved[row] = self._row(number, state)
             self._decide(moved[row], sure[row], lost[row])
+        for row, after in tried.items():
+            place = moved[row]
+            self.entries[place : place + len(after)] = [moved.get(other, 0) for other in after]
         self.explored = {moved[row] for row in self.explored}
         for user in self.users:
             user.rows = np.array([moved[row] for row in user.rows.tolist()], dtype=np.intp)

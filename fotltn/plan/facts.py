@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import Matrix, matrix
+from fotltn.kernels.sparse import Halvings, halvings
 from fotltn.logic import core as c
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, flat, numbered
@@ -31,6 +32,7 @@ class Bound:
     order: Tensor | None  # where in the table each fact is; None if it is in order
     _cells: dict[Key, Tensor] = field(default_factory=dict)
     _counts: dict[Key, Tensor] = field(default_factory=dict)
+    _halvings: dict[Key, Halvings] = field(default_factory=dict)
     _matrices: dict[Key, Matrix] = field(default_factory=dict)
     _places: dict[e.Leaf, Tensor] = field(default_factory=dict)
     _constants: dict[Key, Tensor] = field(default_factory=dict)
@@ -78,6 +80,13 @@ class Bound:
         if key not in self._counts:
             self._counts[key] = torch.bincount(self.cells(axes, traces, times), minlength=size)
         return self._counts[key]
+
+    def halvings(self, axes: tuple[c.Axis, ...], traces: int, times: int) -> Halvings:
+        """How to multiply the facts of each cell."""
+        key: Key = (axes, traces > 1, times > 1)
+        if key not in self._halvings:
+            self._halvings[key] = halvings(self.cells(axes, traces, times).long())
+        return self._halvings[key]
 
     def constant(self, key: Key, find: Callable[[], Tensor]) -> Tensor:
         """Something that depends on the facts alone."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import multiply, swap
 from fotltn.kernels.powers import power, root
-from fotltn.kernels.sparse import extreme, gather_sum
+from fotltn.kernels.sparse import extreme, gather_sum, product
 from fotltn.logic import core as c
 from fotltn.plan.facts import Bound, lookup
 from fotltn.plan.plan import Step
@@ -194,10 +194,9 @@ def support_step(step: Step, run: Run) -> Value:
             if node.kind is e.Kind.MEAN:
                 total = total / each.clamp(min=1).to(run.dtype)
         case e.Kind.PRODUCT:
-            ones = torch.ones(size, dtype=run.dtype, device=value.device)
-            total = ones.scatter_reduce(0, key, value, "prod")
+            total = product(value, facts.halvings(axes, shape[0], times), size)
             if step.constant != 1:
-                total = total * torch.full_like(ones, step.constant) ** rest.to(run.dtype)
+                total = total * torch.full_like(total, step.constant) ** rest.to(run.dtype)
         case e.Kind.MINIMUM:
             total = extreme(value, key, rest, step.constant, 1.0, least=True)
         case e.Kind.MAXIMUM:

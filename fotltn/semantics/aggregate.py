@@ -34,7 +34,7 @@ def p_mean(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None)
         return kept.sum(dims) / count
     top = kept.detach().amax(dims, keepdim=True)
     top = torch.where(top > 0, top, torch.ones_like(top))
-    mean = ((kept / top) ** p).sum(dims) / count
+    mean = power(kept / top, p).sum(dims) / count
     return _squeeze(top, dims) * _root(mean, p)
 
 
@@ -83,6 +83,14 @@ def fold_disjunction(
             return kept.amax(dims)
         case TConorm.LUKASIEWICZ:
             return kept.sum(dims).clamp(max=1)
+
+
+def power(u: Tensor, p: float) -> Tensor:
+    """`u^p`. For p between 1 and 2 its second derivative is not finite at 0; it counts as 0."""
+    if p == 1 or p >= 2:
+        return u**p
+    zero = u == 0
+    return torch.where(zero, torch.zeros_like(u), torch.where(zero, 1, u) ** p)
 
 
 def _broadcast(u: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

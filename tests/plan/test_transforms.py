@@ -8,14 +8,16 @@ from torch.func import grad, jacrev, vmap
 
 from fotltn.engine import compile_formulas, compiled
 from fotltn.errors import SemanticsError
-from fotltn.logic.check import check
+from fotltn.kernels.sparse import halvings, product
+from fotltn.logic.check import check, check_formula
 from fotltn.plan.plan import Route
 from fotltn.project.scene import THEORY as FILE
 from fotltn.semantics import reference
-from fotltn.semantics.config import GODEL, LTN, STABLE_PRODUCT
+from fotltn.semantics.config import GODEL, LTN, SEMANTICS, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import load_theory
+from fotltn.syntax.parse import parse_formula
 
 THEORY = check(load_theory(FILE))
 AXIOMS = {a.name: a.formula for a in THEORY.axioms}
@@ -172,3 +174,56 @@ def test_the_engine_inside_a_compiled_function():
     found = loss(logits)
     close(found, expected)
     close(torch.autograd.grad(found, logits), torch.autograd.grad(expected, logits))
+
+
+FACTS = [
+    "forall x. G(Car(x) -> exists y. Close(x, y) & Crossing(y))",
+    "exists x, y. F(Close(x, y) & Stop(x))",
+    "forall x, y. G(Close(x, y) -> Stop(x))",
+    "forall x, y. G !Close(x, y)",
+    "forall x, y. Close(x, y) U Stop(x)",
+]
+
+
+@pytest.mark.reliability
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch's own, of cummax
+@pytest.mark.parametrize("learned", ["Stop", "Close"])
+@pytest.mark.parametrize("name", [n for n, s in SEMANTICS.items() if not s.boolean])
+def test_transforms_go_through_every_aggregation_over_facts(name, learned):
+    tables, model = scene(8)
+    plain = {n: t.detach() for n, t in tables.items()}
+    facts = model.predicates["Close"]
+    with_facts = replace(model, predicates={**plain, "Close": facts})
+    for text in FACTS:
+        formula = check_formula(parse_formula(text), THEORY.signature).formula
+        run = prepared(with_facts, SEMANTICS[name], {text: formula})
+        run(with_facts)
+
+        def truth(u, run=run, text=text):
+            table = u if learned == "Stop" else replace(facts, value=u)
+            seen = replace(model, predicates={**with_facts.predicates, learned: table})
+            return run(seen)[text].tensor.sum()
+
+        shape = facts.value.shape if learned == "Close" else tables["Stop"].shape
+        many = torch.rand(3, *shape, dtype=torch.float64)
+        found = vmap(grad(truth))(many)
+        values = vmap(truth)(many)
+        for i in range(3):
+            own = many[i].clone().requires_grad_()
+            value = truth(own)
+            close(values[i], value.detach())
+            close(found[i], torch.autograd.grad(value + 0 * own.sum(), own)[0])
+        assert jacrev(grad(truth))(many[0]).isfinite().all()
+
+
+@pytest.mark.reliability
+def test_a_product_over_facts_has_exact_gradients_where_some_are_zero():
+    cells = torch.tensor([3, 0, 3, 1, 3, 0, 3])
+    value = torch.tensor([0.5, 0.0, 0.25, 0.7, 0.5, 0.3, 0.0], dtype=torch.float64)
+    value.requires_grad_()
+    found = product(value, halvings(cells), 5)
+    close(found.detach(), torch.tensor([0.0, 0.7, 1.0, 0.0, 1.0], dtype=torch.float64))
+    slope = torch.autograd.grad(found.sum(), value, create_graph=True)[0]
+    wanted = torch.tensor([0.0, 0.3, 0.0, 1.0, 0.0, 0.0, 0.0625], dtype=torch.float64)
+    close(slope.detach(), wanted)
+    assert torch.autograd.gradgradcheck(lambda u: product(u, halvings(cells), 5), value)
