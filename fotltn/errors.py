@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+#: Characters that steer a terminal: controls but for tab and line end, and those of direction.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _WIDTH = 100  # columns of source shown around a caret
 
 
@@ -64,6 +67,15 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
+def visible(text: str) -> str:
+    r"""The text with escapes for what a terminal would obey and not show.
+
+    >>> print(visible("a\x1b[2Jb\u202ec"))
+    a\u001b[2Jb\u202ec
+    """
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 class Severity(StrEnum):
     """How bad a finding is."""
 
@@ -81,7 +93,7 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
 
     def render(self) -> str:
-        """The finding as text: place, message, source line with carets, hint."""
+        """The finding for people: place, message, source line with carets, hint."""
         lines = []
         if self.span is None:
             lines.append(f"{self.severity}: {self.message}")
@@ -90,7 +102,7 @@ class Diagnostic:
             lines += [f"{place}: {self.severity}: {self.message}", self.span.excerpt()]
         if self.hint:
             lines.append(f"      = {self.hint}")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def as_dict(self) -> dict[str, object]:
         """The finding for machines."""
@@ -140,6 +152,10 @@ class DataError(FotError, ValueError):
     """Facts, tensors or files do not fit the theory."""
 
 
+class InterruptedTrainingError(DataError):
+    """Training was stopped before its end; its state is kept if there is a place for it."""
+
+
 class SemanticsError(FotError, ValueError):
     """A semantics was asked for that does not exist."""
 
@@ -156,6 +172,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
         lowered = {n.lower(): n for n in names}
         close = [lowered[name.lower()]] if name.lower() in lowered else []
     return f"did you mean '{close[0]}'?" if close else None
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value of the input for a message, cut where it would fill the screen."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "so long a number"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number in it is too long, or it nests too deep
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:

@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all."""
+"""Files: plain ones are read, up to a limit; all are written whole, or not at all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,83 @@ from typing import BinaryIO
 
 from fotltn.errors import DataError, FotError
 
+#: The environment variable with further folders, as in PATH, that projects and theories may use.
+ROOT = "FOTLTN_ROOT"
+
 #: What a file is to hold: bytes, or a function that writes them.
 Content = bytes | Callable[[BinaryIO], object]
+
+
+@contextmanager
+def opened(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
+    """A plain file to read; a pipe or a device is refused before anything is read from it.
+
+    Args:
+        path: the file.
+        links: whether it may be a link to one.
+
+    Raises:
+        DataError: it is another thing than a plain file.
+        OSError: it cannot be read.
+    """
+    if not links and path.is_symlink():
+        raise DataError(f"cannot read {path}: it is a link, not a plain file")
+    follow = 0 if links else flag("O_NOFOLLOW")
+    try:
+        handle = os.open(path, os.O_RDONLY | flag("O_NONBLOCK") | flag("O_BINARY") | follow)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise DataError(f"cannot read {path}: it is a link, not a plain file") from None
+        raise
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise DataError(f"cannot read {path}: it is a folder, not a file")
+        if not stat.S_ISREG(mode):
+            raise DataError(f"cannot read {path}: it is not a plain file")
+        with open(handle, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(handle)
+
+
+def read_file(path: Path, *, limit: int, size: int | None = None, links: bool = False) -> bytes:
+    """The bytes of a plain file that is not larger than a limit.
+
+    Args:
+        path: the file.
+        limit: the most bytes that are read.
+        size: how many bytes it must have, if that is known.
+        links: whether it may be a link to a file.
+
+    Raises:
+        DataError: it is another thing than a plain file, or of another size.
+        OSError: it cannot be read.
+    """
+    with opened(path, links=links) as file:
+        length = os.fstat(file.fileno()).st_size
+        if size is not None and length != size:
+            what = "it is cut short" if length < size else "it has been changed"
+            raise DataError(f"cannot read {path}: it has {length:,} bytes, not {size:,}; {what}")
+        if length > limit:
+            raise DataError(
+                f"cannot read {path}: it has {length:,} bytes; at most {limit:,} are read"
+            )
+        data = file.read(length + 1)
+    if len(data) != length:  # it grows or shrinks, or the system makes it up as it is read
+        raise DataError(f"cannot read {path}: it does not have the {length:,} bytes it says")
+    return data
+
+
+def inside(path: Path, *folders: Path) -> bool:
+    """Whether a path leads, links followed, into one of some folders or of those in `ROOT`."""
+    named = os.environ.get(ROOT, "").split(os.pathsep)
+    roots = [*folders, *(Path(name) for name in named if name)]
+    try:
+        target = Path(os.path.realpath(path))
+        return any(target.is_relative_to(os.path.realpath(root)) for root in roots)
+    except (OSError, ValueError):
+        return False
 
 
 def write_files(

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from fotltn.experiments.carped import generate, write
-from fotltn.experiments.sweep import append
-from fotltn.learn.predictions import write_table
-from fotltn.report.records import record
 
 from fotltn import DataError
+from fotltn.analysis.predictions import write_table
 from fotltn.cli.new import make
 from fotltn.files import write_files
-from fotltn.report import records
+from fotltn.project.scene import generate, write
 from fotltn.report.html import MARK, write_page
 from fotltn.syntax.load import parse_theory, save_theory
-from tests.report.common import values
+from reproduction.paper.sweep import append
+from reproduction.report import records
+from reproduction.report.records import record
+from tests.reproduction.synthetic import values
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fotltn"
 
@@ -40,17 +40,17 @@ def theory(folder: Path) -> None:
 
 def figure(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fotltn.report.plots import results_figure, save
-    from tests.report.common import grid
+    from fotltn.report.look import save
+    from reproduction.report.sweeps import results_figure
+    from tests.reproduction.synthetic import grid
 
     save(results_figure(grid(repetitions=1)), folder / "deep" / "figure")
 
 
 def report(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fotltn.report.write import write_report
-
-    from tests.report.common import grid
+    from reproduction.report.write import write_report
+    from tests.reproduction.synthetic import grid
 
     write_report(grid(repetitions=1), folder / "report")
 

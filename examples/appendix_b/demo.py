@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
+
+# isort: split
 import shlex
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ from rich.rule import Rule
 from typer.testing import CliRunner
 
 from fotltn.cli.main import app
+from fotltn.cli.output import INTERRUPTED
 
 HERE = Path(__file__).parent
 ANTECEDENT = "Car(x) & Ped(y) & Crossing(y) & Close(x, y)"
@@ -48,6 +52,8 @@ def main() -> int:
         paths = [str(HERE / a) if a in ("theory.fot", "facts.csv") else a for a in args]
         result = CliRunner().invoke(app, paths)
         console.print(result.output, markup=False, soft_wrap=True)
+        if result.exit_code == INTERRUPTED:
+            raise KeyboardInterrupt
         if result.exit_code or result.exception:
             console.print(str(result.exception), style="red")
             return 1

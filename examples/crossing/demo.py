@@ -9,6 +9,9 @@ and with the axioms as definitions, as we recommend.
 
 from __future__ import annotations
 
+import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
+
+# isort: split
 import argparse
 import sys
 import tempfile

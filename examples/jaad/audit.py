@@ -10,6 +10,9 @@ The same for one part of the clips, on the command line:
 
 from __future__ import annotations
 
+import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
+
+# isort: split
 import argparse
 import json
 from pathlib import Path

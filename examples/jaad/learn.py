@@ -14,6 +14,9 @@ seen before.
 
 from __future__ import annotations
 
+import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
+
+# isort: split
 import argparse
 import json
 import sys
@@ -23,7 +26,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,8 @@ from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.report.stats import Summary, benjamini_hochberg, summary, welch
 from fotltn.semantics.config import WITNESS
+from fotltn.strict_json import read_json
+from reproduction.paper.sweep import uninterrupted, workers
 
 HERE = Path(__file__).resolve().parent
 LEARNED = ("Crossing", "Stop")
@@ -202,7 +206,9 @@ def choose(tables: Path, pool: ProcessPoolExecutor) -> dict[str, dict[str, float
         Run("pedestrians", m, 0.1, r, choice, validate=True)
         for m, choice, r in product(methods, grid, range(3))
     ]
-    found = list(pool.map(run, [tables] * len(runs), runs))
+    with uninterrupted():
+        results = pool.map(run, [tables] * len(runs), runs)
+    found = list(results)
     chosen = {}
     for method in methods:
         scores = {
@@ -226,11 +232,10 @@ def learn(folder: Path, tables: Path, processes: int, repetitions: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     chosen, path = folder / "choice.json", folder / "runs.jsonl"
     done = {(r["view"], r["method"], r["share"], r["repetition"]) for r in rows(folder)}
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(processes, spawn, torch.set_num_threads, (1,)) as pool:
+    with workers(processes) as pool:
         if not chosen.exists():
             chosen.write_text(json.dumps(choose(tables, pool), indent=1) + "\n", "utf-8")
-        choices = json.loads(chosen.read_text("utf-8"))
+        choices = read_json(chosen.read_text("utf-8"))
         runs = [
             Run(view, method, share, repetition, Choice(**choices.get(method, {})))
             for repetition, view, share, method in product(
@@ -238,7 +243,8 @@ def learn(folder: Path, tables: Path, processes: int, repetitions: int) -> None:
             )
             if (view, method, share, repetition) not in done
         ]
-        futures = [pool.submit(run, tables, one) for one in runs]
+        with uninterrupted():
+            futures = [pool.submit(run, tables, one) for one in runs]
         for count, future in enumerate(as_completed(futures), 1):
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(future.result()) + "\n")
@@ -251,7 +257,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / "runs.jsonl"
     if not path.exists():
         return []
-    return [json.loads(text) for text in path.read_text("utf-8").splitlines()]
+    return [read_json(text) for text in path.read_text("utf-8").splitlines()]
 
 
 # --- tables -----------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from fotltn.cli.tables import metrics_table, show
+from fotltn.cli.terminal import Terminal
 from fotltn.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Display:
 
     def __init__(self, epochs: int, *, logs: Path | None = None, quiet: bool = False) -> None:
         """Nothing is shown before the first epoch."""
-        self.console = Console(stderr=True)
+        self.console = Terminal(sys.stderr)
         self.live: Live | None = None
         self.quiet = quiet
         self.best = 0

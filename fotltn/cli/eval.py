@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.cli.tables import add, grid, show
 from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
@@ -182,30 +183,17 @@ def _lines(
 
 
 def _print(lines: list[Line], time: int | None, many_traces: bool, digits: int) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     longest = max((len(n.values) for n in lines), default=0)
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("formula", overflow="fold")
-    if many_traces:
-        table.add_column("trace")
     bound = list(dict.fromkeys(v for n in lines for v in n.binding))
-    for name in bound:
-        table.add_column(name)
-    for t in [time] if time is not None else range(longest):
-        table.add_column(f"t={t}", justify="right", no_wrap=True)
+    words = ["formula", *(["trace"] if many_traces else []), *bound]
+    times = [time] if time is not None else range(longest)
+    table = grid(*words, *(f"t={t}" for t in times), left=words, fold=words)
     for n in lines:
         cells = [_cell(v, digits) for v in n.values] + [""] * (longest - len(n.values))
         where = [n.trace] if many_traces else []
         named = [n.name, *where, *(n.binding.get(v, "") for v in bound)]
-        table.add_row(*(Text(cell) for cell in (*named, *cells)))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=1_000_000)  # one line a row
-    console.print(table)
+        add(table, *named, *cells)
+    show(table)
 
 
 def _cell(value: float | bool | None, digits: int) -> str:

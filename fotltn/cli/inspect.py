@@ -78,7 +78,7 @@ def inspect(
         raise DataError("--token and --no-token exclude each other")
     if token is not None and not (token.isascii() and len(token) >= 8 and _plain(token)):
         raise DataError("a token has 8 or more letters, digits, '-' and '_'")
-    from rich.console import Console
+    from fotltn.cli.terminal import Terminal
 
     try:
         from fotltn.web.desk import Desk
@@ -89,7 +89,8 @@ def inspect(
         ) from None
     taken, address = listen(host, port, None if open_to_all else token or new_token())
     with taken:
-        with Console(stderr=True).status(f"reading {', '.join(map(str, paths))}"):
+        console = Terminal(sys.stderr)
+        with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
             desk = Desk(_sides(paths, meaning, p, threshold, horizon), budget=room)
             desk.warm()
         if not as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from fotltn.cli.explain import explain
 from fotltn.cli.inspect import inspect
 from fotltn.cli.monitor import monitor
 from fotltn.cli.new import new
-from fotltn.cli.output import FINDINGS, INTERRUPTED, complain
+from fotltn.cli.output import FINDINGS, INTERRUPTED, Escaping, complain
 from fotltn.cli.predict import predict
 from fotltn.cli.query import query
 from fotltn.cli.report import report
@@ -26,7 +27,7 @@ from fotltn.cli.rules import rules
 from fotltn.cli.show import show
 from fotltn.cli.train import train
 from fotltn.cli.violations import violations
-from fotltn.errors import FotError, LimitError
+from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 
 app = typer.Typer(
     name="fotltn",
@@ -78,7 +79,10 @@ def main(program: typer.Typer = app) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        sys.exit(_run(program))
+        with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
+            status = _run(program)
+        sys.stdout.flush()
+        sys.exit(status)
     except BrokenPipeError:
         _discard_output()
         sys.exit(FINDINGS)
@@ -89,13 +93,13 @@ def main(program: typer.Typer = app) -> None:
 
 
 def _run(program: typer.Typer) -> int:
-    """The exit status, with everything printed and flushed."""
+    """The exit status, with everything printed."""
     status = 0
     try:
         program()
     except FotError as error:
         complain(error, as_json="--json" in sys.argv)
-        status = FINDINGS
+        status = INTERRUPTED if isinstance(error, InterruptedTrainingError) else FINDINGS
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         status = INTERRUPTED
@@ -106,7 +110,6 @@ def _run(program: typer.Typer) -> int:
         status = FINDINGS
     except SystemExit as stop:
         status = int(stop.code or 0)
-    sys.stdout.flush()
     return status
 
 

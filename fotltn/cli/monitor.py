@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.output import INTERRUPTED, warn
+from fotltn.cli.output import INTERRUPTED, emit_json, warn
 from fotltn.cli.tables import add, binding_text, grid, number, say, show
 from fotltn.errors import DataError
 from fotltn.logic.check import check as check_theory
@@ -129,12 +128,13 @@ def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[Line]]:
         size = source.stat().st_size
     except OSError as error:
         raise DataError(f"cannot read {source}: {error.strerror}") from None
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from fotltn.cli.terminal import Terminal
 
     bar = Progress(
         TextColumn("monitoring"), BarColumn(), TimeRemainingColumn(),
-        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+        console=Terminal(sys.stderr), transient=True, disable=not sys.stderr.isatty(),
         redirect_stdout=sys.stdout.isatty(), redirect_stderr=False,
     )  # fmt: skip
     stack.enter_context(bar)
@@ -276,7 +276,7 @@ class _Printer:
 
     def _json(self, head: dict[str, object], states: States, values: dict[str, Value]) -> None:
         shown = [{**s.as_dict(), **_value(s, values)} for s in states]
-        print(json.dumps({**head, "axioms": shown}, ensure_ascii=False))
+        emit_json({**head, "axioms": shown}, indent=None)
 
 
 def _numbers(value: Value | None) -> list[str]:

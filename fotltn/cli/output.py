@@ -5,21 +5,53 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from fotltn.errors import DataError, Diagnostic, FotError
+from fotltn.errors import DataError, Diagnostic, FotError, visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from fotltn.cli.terminal import Terminal
 
 OK, FINDINGS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-def emit_json(value: Any) -> None:
+class Escaping:
+    """A stream for people; what would steer a terminal is shown as escapes, not sent."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to a stream."""
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        return self.stream.write(visible(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines."""
+        self.stream.writelines(map(visible, lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def raw(stream: Any) -> TextIO:
+    """The stream itself, for what is not for people."""
+    found: TextIO = stream.stream if isinstance(stream, Escaping) else stream
+    return found
+
+
+def emit_text(text: str) -> None:
+    """Print a table or a theory that can be read again: as it is, unless it is for a terminal."""
+    stream = sys.stdout if sys.stdout.isatty() else raw(sys.stdout)
+    stream.write(text)
+
+
+def emit_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a JSON document; NaN, which JSON lacks, becomes null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, indent=2))
+    text = json.dumps(_finite(value), ensure_ascii=False, indent=indent)
+    print(text, file=raw(sys.stdout))
 
 
 def complain(error: FotError, *, as_json: bool = False) -> None:
@@ -36,12 +68,12 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
         print(warning.render(), file=sys.stderr)
 
 
-def wide_console() -> Console:
+def wide_console() -> Terminal:
     """A console on standard output; where it is no terminal, lines have no end."""
-    from rich.console import Console
+    from fotltn.cli.terminal import Terminal
 
-    console = Console()
-    return console if console.is_terminal else Console(width=1_000_000)
+    console = Terminal(sys.stdout)
+    return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
 
 
 def time_point(at: str) -> int | None:

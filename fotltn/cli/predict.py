@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fotltn.cli.output import emit_json
+from fotltn.cli.output import emit_json, emit_text
 
 
 def predict(
@@ -50,4 +49,4 @@ def predict(
 
     sink = pa.BufferOutputStream()
     csv.write_csv(table, sink)
-    sys.stdout.write(sink.getvalue().to_pybytes().decode())
+    emit_text(sink.getvalue().to_pybytes().decode())

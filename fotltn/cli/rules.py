@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -145,10 +146,11 @@ def _evidence(
 
 def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
     """The same with a bar in a terminal."""
-    from rich.console import Console
     from rich.progress import track
 
-    console = Console(stderr=True)
+    from fotltn.cli.terminal import Terminal
+
+    console = Terminal(sys.stderr)
     return iter(
         track(
             counted, "rules", total=total, console=console, transient=True,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fotltn.cli.output import emit_json
+from fotltn.cli.output import emit_json, emit_text
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.show import show as show_formula
 from fotltn.syntax.show import show_theory
@@ -38,4 +38,4 @@ def show(
         ]
         emit_json({"theory": str(theory), "as": spelling.value, "axioms": axioms})
     else:
-        print(show_theory(loaded, spelling.value), end="")
+        emit_text(show_theory(loaded, spelling.value))

@@ -42,10 +42,8 @@ def grid(
 
 
 def add(table: Table, *cells: object, style: str | None = None) -> None:
-    """A row; text is taken as it is, whatever marks it holds."""
-    from rich.text import Text
-
-    table.add_row(*(Text(str(cell)) for cell in cells), style=style)
+    """A row."""
+    table.add_row(*map(str, cells), style=style)
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -74,11 +72,9 @@ def show(table: Table) -> None:
 
 def say(*sentences: str, style: str | None = None) -> None:
     """Print sentences, each in lines of its own."""
-    from rich.text import Text
-
     console = wide_console()
     for sentence in sentences:
-        console.print(Text(sentence, style=style or ""))
+        console.print(sentence, style=style)
 
 
 def metrics_table(found: Report, kind: str = "test facts") -> Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.output import INTERRUPTED, complain, emit_json
+from fotltn.cli.output import emit_json
 
 if TYPE_CHECKING:
     from fotltn.project.model import Model
@@ -47,7 +47,7 @@ def train(
     """
     from fotltn.cli.display import Display, print_metrics
     from fotltn.project.config import read_config
-    from fotltn.project.train import InterruptedTrainingError, train_and_save, without_axioms
+    from fotltn.project.train import train_and_save, without_axioms
 
     config = read_config(project, data=data)
     training = config.training
@@ -55,15 +55,11 @@ def train(
     training = training if epochs is None else replace(training, epochs=epochs)
     config = replace(config, training=training)
     config = without_axioms(config) if no_axioms else config
-    path = model if model is not None else config.path(config.model)
-    try:
-        with Display(config.training.epochs, logs=tensorboard, quiet=as_json) as display:
-            trained = train_and_save(
-                config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
-            )
-    except InterruptedTrainingError as error:
-        complain(error, as_json=as_json)
-        raise typer.Exit(INTERRUPTED) from None
+    path = model if model is not None else config.model_path()
+    with Display(config.training.epochs, logs=tensorboard, quiet=as_json) as display:
+        trained = train_and_save(
+            config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
+        )
     if as_json:
         emit_json(summary(trained, path))
         return

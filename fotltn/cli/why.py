@@ -10,7 +10,7 @@ from fotltn.cli.output import wide_console
 from fotltn.cli.tables import add, grid, number, say, show
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import RenderableType
     from rich.tree import Tree
 
     from fotltn.analysis.explain.explanation import Explanation
@@ -86,19 +86,19 @@ def _tree(root: Node) -> Tree:
         node, branch = stack.pop()
         stack += [(child, branch.add(_line(child))) for child in node.children]
         if node.remark:
-            branch.add(_plain(node.remark, "dim"))
+            branch.add(_styled(node.remark, "dim"))
     return made
 
 
-def _line(node: Node) -> Text:
+def _line(node: Node) -> RenderableType:
     truth = "true " if node.truth else "false"
-    return _plain(f"{node.value:.3f} {truth} {node.label}", "" if node.truth else "red")
+    return _styled(f"{node.value:.3f} {truth} {node.label}", "" if node.truth else "red")
 
 
-def _plain(text: str, style: str) -> Text:
-    from rich.text import Text
+def _styled(text: str, style: str) -> RenderableType:
+    from rich.styled import Styled
 
-    return Text(text, style=style)
+    return Styled(text, style)
 
 
 def _facts(one: Explanation) -> None:

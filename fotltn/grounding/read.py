@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv as text
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +17,10 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from fotltn.errors import DataError
+from fotltn.files import opened
 
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_HEAD = 1 << 20  # bytes that the names of columns may take
 _PARQUET = (".parquet", ".pq")
 
 
@@ -53,16 +57,15 @@ def read_file(path: Path) -> tuple[Place, pa.Table]:
     """A file's columns; those of a CSV file are text, with empty cells as missing values."""
     name = path.name.lower()
     try:
-        if not path.exists():
-            raise DataError(f"cannot read {path}: no such file")
-        if path.is_dir():
-            raise DataError(f"cannot read {path}: it is a folder, not a file")
-        if name.endswith(_CSV):
-            table = _read_csv(path)
-            return Place(str(path), "text", _line_ends(table)), table
-        if name.endswith(_PARQUET):
-            with parquet.ParquetFile(path) as file:
-                return Place(str(path), "parquet"), file.read()
+        with opened(path) as file:
+            if name.endswith(_CSV):
+                table = _read_csv(path)
+                return Place(str(path), "text", _line_ends(table)), table
+            if name.endswith(_PARQUET):
+                with parquet.ParquetFile(file) as whole:
+                    return Place(str(path), "parquet"), whole.read()
+    except FileNotFoundError:
+        raise DataError(f"cannot read {path}: no such file") from None
     except UnicodeDecodeError:
         raise DataError(f"cannot read {path}: the names of its columns are not UTF-8") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -77,12 +80,24 @@ def _read_csv(path: Path) -> pa.Table:
     name = path.name.lower()
     delimiter = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
     packing = "gzip" if name.endswith(".gz") else None
-    with pa.input_stream(str(path), compression=packing) as stream:
-        head = stream.read(1 << 20)
-    header = re.split(b"[\r\n]", head, maxsplit=1)[0].decode("utf-8-sig")
+
+    @contextmanager
+    def stream() -> Iterator[pa.NativeFile]:
+        with opened(path) as file, pa.input_stream(file, compression=packing) as unpacked:
+            yield unpacked
+
+    with stream() as start:
+        head = start.read(_HEAD)
+    first, *rest = re.split(b"[\r\n]", head, maxsplit=1)
+    if not rest and len(head) == _HEAD:
+        raise DataError(f"cannot read {path}: its first line has more than {_HEAD:,} bytes")
+    header = first.decode("utf-8-sig")
     if not header.strip():
         raise DataError(f"cannot read {path}: it is empty; the first line must name the columns")
-    names = [n.strip() for n in next(text.reader([header], delimiter=delimiter))]
+    try:
+        names = [n.strip() for n in next(text.reader([header], delimiter=delimiter))]
+    except text.Error as error:
+        raise DataError(f"cannot read {path}: the names of its columns: {error}") from None
     if not re.search(b"[\r\n].", head, re.DOTALL):
         return pa.Table.from_arrays([pa.array([], pa.string()) for _ in names], names=names)
     options = csv.ConvertOptions(
@@ -95,8 +110,8 @@ def _read_csv(path: Path) -> pa.Table:
 
     def read(threads: bool) -> pa.Table:
         how = csv.ReadOptions(use_threads=threads, column_names=names, skip_rows=1)
-        with pa.input_stream(str(path), compression=packing) as stream:
-            return csv.read_csv(stream, how, parse, options)
+        with stream() as rows:
+            return csv.read_csv(rows, how, parse, options)
 
     try:
         return read(True)

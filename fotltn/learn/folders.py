@@ -23,11 +23,9 @@ import os
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fotltn.errors import DataError
 from fotltn.files import flag
 
 _DRAFT = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{16})\.(?P<state>tmp|old)")
@@ -135,40 +133,5 @@ def _sync(folder: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_SYNC:
             raise
-    finally:
-        os.close(handle)
-
-
-def read_file(path: Path, *, limit: int, size: int | None = None) -> bytes:
-    """The bytes of a plain file, which must not be a link, nor larger than a limit.
-
-    Args:
-        path: the file.
-        limit: the most bytes that are read.
-        size: how many bytes it must have, if that is known.
-
-    Raises:
-        DataError: it is another thing than a plain file, or of another size.
-        OSError: it cannot be read.
-    """
-    if path.is_symlink():
-        raise DataError(f"cannot read {path}: it is a link, not a plain file")
-    flags = os.O_RDONLY | flag("O_NOFOLLOW") | flag("O_NONBLOCK") | flag("O_BINARY")
-    handle = os.open(path, flags)
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"cannot read {path}: it is not a plain file")
-        if size is not None and status.st_size != size:
-            what = "it is cut short" if status.st_size < size else "it has been changed"
-            raise DataError(
-                f"cannot read {path}: it has {status.st_size:,} bytes, not {size:,}; {what}"
-            )
-        if status.st_size > limit:
-            raise DataError(
-                f"cannot read {path}: it has {status.st_size:,} bytes; at most {limit:,} are read"
-            )
-        with open(handle, "rb", closefd=False) as file:
-            return file.read(status.st_size)
     finally:
         os.close(handle)

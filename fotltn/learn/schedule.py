@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ def schedule(given: Any, what: str, *, low: float = 0.0, high: float = math.inf)
     elif isinstance(given, Sequence) and given and all(_pair(point) for point in given):
         points = tuple((float(e), float(v)) for e, v in given)
     else:
-        raise DataError(f"{what} is a number, or a list of pairs [epoch, value], not {given!r}")
+        raise DataError(
+            f"{what} is a number, or a list of pairs [epoch, value], not {shown(given)}"
+        )
     epochs = [e for e, _ in points]
     if any(b <= a for a, b in pairwise(epochs)):
         raise DataError(f"the epochs of {what} must increase: {epochs}")

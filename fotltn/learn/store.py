@@ -27,9 +27,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.errors import DataError, Diagnostic, listing, shown
+from fotltn.files import read_file
 from fotltn.learn import folders
 from fotltn.learn.locks import locked
+from fotltn.strict_json import JsonError, read_json
 
 FORMAT = "fotltn-folder"
 VERSION = 1
@@ -222,7 +224,7 @@ def _load(folder: Path, kind: str) -> Stored:
 
 def _checked(path: Path, file: _File) -> bytes:
     limit = MAX_WEIGHTS if path.name == WEIGHTS else MAX_DOCUMENT
-    data = folders.read_file(path, limit=limit, size=file.size)
+    data = read_file(path, limit=limit, size=file.size)
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise DataError(f"cannot read {path}: it has been changed or damaged since it was written")
     return data
@@ -307,9 +309,10 @@ def _document(name: str, document: Document) -> bytes:
         )
     try:
         text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
-        data, same = f"{text}\n".encode(), json.loads(text) == document
+        data, same = f"{text}\n".encode(), read_json(text) == document
     except (TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"the document '{name}' cannot be stored as JSON: {error}") from None
+        reason = error.reason if isinstance(error, JsonError) else error
+        raise DataError(f"the document '{name}' cannot be stored as JSON: {reason}") from None
     if not same:
         raise DataError(
             f"the document '{name}' would not be read back from JSON as it is; "
@@ -326,22 +329,18 @@ def _decode(path: Path, data: bytes) -> Document:
     if path.suffix != ".json":
         return text
     try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}: it is not JSON: {error}") from None
+        value = read_json(text)
+    except JsonError as error:
+        raise DataError(f"cannot read {path}: it is not JSON: {error.reason}") from None
     if not isinstance(value, dict | list):
         raise DataError(f"cannot read {path}: it is neither an object nor a list")
     return value
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
-
-
 def _manifest(folder: Path) -> tuple[str, dict[str, _File]]:
     """The kind of a folder and its other files, as the manifest says."""
     path = folder / MANIFEST
-    data = folders.read_file(path, limit=MAX_MANIFEST)
+    data = read_file(path, limit=MAX_MANIFEST)
     body = _decode(path, data)
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise DataError(f"cannot read {path}: it is not a manifest of fotltn")
@@ -349,10 +348,11 @@ def _manifest(folder: Path) -> tuple[str, dict[str, _File]]:
     if type(version) is int and version > VERSION:
         raise UnreadableError(
             f"cannot read {path}: it has version {version} of the format, written by fotltn "
-            f"{body.get('fotltn')!r:.40}; this fotltn, {_own_version()!r}, reads up to {VERSION}"
+            f"{shown(body.get('fotltn'), 40)}; this fotltn, '{_own_version()}', reads up to "
+            f"{VERSION}"
         )
     if version != VERSION or type(version) is not int:
-        raise DataError(f"cannot read {path}: there is no version {version!r} of the format")
+        raise DataError(f"cannot read {path}: there is no version {shown(version)} of the format")
     try:
         intact = data == _sealed({key: value for key, value in body.items() if key != "sha256"})
     except (ValueError, RecursionError):
@@ -369,7 +369,7 @@ def _entry(path: Path, name: str, entry: Any) -> _File:
         raise DataError(f"cannot read {path}: {name!r} is not the name of a file in the folder")
     size, digest = (entry.get(k) if isinstance(entry, dict) else None for k in _File._fields)
     if type(size) is not int or not 0 <= size <= MAX_WEIGHTS:
-        raise DataError(f"cannot read {path}: '{name}' cannot have the size {size!r}")
+        raise DataError(f"cannot read {path}: '{name}' cannot have the size {shown(size)}")
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise DataError(f"cannot read {path}: '{name}' has no SHA-256")
     return _File(size, digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
-from fotltn.errors import did_you_mean, listing
+from fotltn.errors import did_you_mean, listing, shown
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.steps import Fact, Path, Step, is_number, wrong
@@ -54,7 +54,7 @@ class Checker:
         degree = fact[-1] if count > len(sorts) else 1
         if (not is_number(degree) and not isinstance(degree, bool)) or not 0 <= degree <= 1:
             raise wrong(
-                step, f"'{name}' has the degree {degree!r}; expected a number from 0 to 1",
+                step, f"'{name}' has the degree {shown(degree)}; expected a number from 0 to 1",
                 (*path, count),
             )  # fmt: skip
         if name in self.hard and degree not in (0, 1):
@@ -81,7 +81,7 @@ class Checker:
         if not good:
             kind = "finite number" if decl.result == c.REAL else f"name of sort {decl.result}"
             raise wrong(
-                step, f"'{name}' has the value {result!r}; expected a {kind}",
+                step, f"'{name}' has the value {shown(result)}; expected a {kind}",
                 (*path, len(fact) - 1),
             )  # fmt: skip
         return Checked(name, args, result, path)
@@ -99,7 +99,7 @@ class Checker:
             raise wrong(step, f"a {kind} with its arguments is a list", path)
         name = fact[0]
         if not isinstance(name, str):
-            raise wrong(step, f"a {kind} comes first, by name, not {name!r}", (*path, 0))
+            raise wrong(step, f"a {kind} comes first, by name, not {shown(name)}", (*path, 0))
         if name not in known:
             hint = did_you_mean(name, known) or f"there are {listing(known)}"
             if name in others:
@@ -111,7 +111,7 @@ class Checker:
     def _names(self, step: Step, names: Fact, path: Path) -> tuple[str, ...]:
         for place, name in enumerate(names):
             if not isinstance(name, str):
-                raise wrong(step, f"an argument is a name, not {name!r}", (*path, place + 1))
+                raise wrong(step, f"an argument is a name, not {shown(name)}", (*path, place + 1))
         return tuple(names)
 
 

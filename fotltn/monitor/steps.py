@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing, shown
 from fotltn.grounding.collect import EVERY
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
+from fotltn.strict_json import JsonError, read_json
 
 Fact = Sequence[Any]
 Path = tuple[str | int, ...]
@@ -77,7 +77,9 @@ def wrong(step: Step, message: str, path: Path = (), hint: str | None = None) ->
     item: Any = None
     if len(path) > 1 and path[0] in ("facts", "values"):
         item = getattr(step, str(path[0]))[int(path[1])]
-    return DataError(Diagnostic(message if item is None else f"{item!r}: {message}", hint=hint))
+    return DataError(
+        Diagnostic(message if item is None else f"{shown(item)}: {message}", hint=hint)
+    )
 
 
 # --- lines of JSON ---------------------------------------------------------------------------
@@ -92,15 +94,14 @@ def read_line(line: Line) -> Step:
         DataError: it is no JSON, or no step.
     """
     try:
-        value = json.loads(line.text)
-    except json.JSONDecodeError as error:
-        above = "\n" * (line.number - 1)
-        at = len(above) + min(error.pos, len(line.text))
-        span = Span(Source(line.name, above + line.text), at, at + 1)
+        value = read_json(line.text)
+    except JsonError as error:
+        span = line.span()
+        if error.offset is not None:
+            at = span.start + min(error.offset, len(line.text))
+            span = Span(span.source, at, at + 1)
         hint = 'each line is an object such as {"facts": [["Stop", "ego"]]}'
-        raise DataError(Diagnostic(f"this is no JSON: {_lower(error.msg)}", span, hint)) from None
-    except RecursionError:
-        raise DataError(Diagnostic("this is nested too deep", line.span())) from None
+        raise DataError(Diagnostic(f"this is no JSON: {error.reason}", span, hint)) from None
     bare = Step(line=line)
     if not isinstance(value, dict):
         raise wrong(bare, "a step is an object with the key 'facts'")
@@ -134,10 +135,6 @@ def is_number(value: object) -> bool:
     return number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
@@ -149,9 +146,10 @@ def _locate(text: str, path: Path) -> tuple[int, int]:
     tokens = [(m.group(), m.start(), m.end()) for m in _TOKEN.finditer(text)]
     if not tokens:
         return 0, max(1, len(text))
+    if not path:
+        return tokens[0][1], tokens[-1][2]
     here: list[str | int | None] = []
     best = (0, tokens[0][1], tokens[-1][2])
-    opened: list[int] = []
 
     def matched() -> int:
         if len(here) > len(path):
@@ -162,17 +160,15 @@ def _locate(text: str, path: Path) -> tuple[int, int]:
     for number, (token, start, end) in enumerate(tokens):
         is_key = bool(here) and number + 1 < len(tokens) and tokens[number + 1][0] == ":"
         if is_key and token.startswith('"'):
-            here[-1] = json.loads(token)
+            here[-1] = read_json(token)
             if list(path) == here and path[-1] not in _KEYS:
                 return start, end
             continue
         if token in "[{":
             if matched() > best[0]:
                 best = (matched(), start, _closing(tokens, number))
-            opened.append(number)
             here.append(0 if token == "[" else None)
         elif token in "]}":
-            opened.pop()
             here.pop()
         elif token == "," and here and isinstance(here[-1], int):
             here[-1] += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, shown
 from fotltn.grounding.frames import Source
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
@@ -140,7 +140,7 @@ def _sources(given: Any) -> tuple[list[str], tuple[Source, ...]]:
     try:
         listed = list(given)
     except TypeError:
-        raise DataError(f"expected tables of facts, not {given!r:.60}") from None
+        raise DataError(f"expected tables of facts, not {shown(given)}") from None
     files = [os.fspath(g) for g in listed if isinstance(g, str | os.PathLike)]
     return files, tuple(g for g in listed if not isinstance(g, str | os.PathLike))
 
@@ -149,7 +149,7 @@ def _names(what: str, given: Sequence[str]) -> list[str]:
     names = [given] if isinstance(given, str) else list(given)
     for name in names:
         if not isinstance(name, str):
-            raise DataError(f"{what}: expected the name of a predicate, not {name!r:.60}")
+            raise DataError(f"{what}: expected the name of a predicate, not {shown(name)}")
     return names
 
 
@@ -157,7 +157,7 @@ def _mapping(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise DataError(f"{what}: expected settings by name, not {given!r:.60}")
+        raise DataError(f"{what}: expected settings by name, not {shown(given)}")
     return dict(given)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from fotltn.errors import DataError, Diagnostic, Source, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing
+from fotltn.files import ROOT, inside
 from fotltn.learn.batches import Batches
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, AxiomLoss, FactLoss, Objective
@@ -82,7 +83,10 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A whole project; two are equal if they say the same, wherever they are."""
+    """A whole project; two are equal if they say the same, wherever they are.
+
+    Its paths are seen from `folder`. If it was read from a file, they stay in `roots`.
+    """
 
     folder: Path = field(compare=False)
     theory: str
@@ -100,14 +104,53 @@ class Config:
     dtype: str = "float32"
     model: str = "model"
     source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
+    roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
-    def path(self, name: str) -> Path:
-        """A path of the file, seen from the project's folder."""
-        return self.folder / name
+    def theory_path(self) -> Path:
+        """The theory file.
+
+        Raises:
+            DataError: the project's file names one that is outside its folder.
+        """
+        return self._within(self.theory, ("theory", "file"), "the theory")
+
+    def model_path(self) -> Path:
+        """The folder of the model.
+
+        Raises:
+            DataError: the project's file names one that is outside its folder.
+        """
+        return self._within(self.model, ("output", "model"), "the model")
+
+    def _within(self, name: str, key: tuple[str, ...], what: str) -> Path:
+        path = self.folder / name
+        if self.roots and not inside(path, *self.roots):
+            raise self.error(
+                key,
+                f"{what} is outside the project: {path}",
+                f"to allow it, set {ROOT} in the environment to a folder that it is in",
+            )
+        return path
 
     def table(self, name: str) -> Path:
         """The path of a table of the data, seen from their folder."""
         return self.folder / (self.data.folder or "") / name
+
+    def strays(self) -> tuple[Diagnostic, ...]:
+        """A warning for each table that the project's file names outside its folder."""
+        data = self.data
+        split = [] if data.split is None else [data.split.file]
+        names = dict.fromkeys([*data.facts, *data.test, *(w.file for w in data.wide), *split])
+        places = places_of(self.source)
+        span = place_of(places, ("data", "folder")) or place_of(places, ("data",))
+        return tuple(
+            Diagnostic(
+                f"the project reads a table outside its folder: {path}",
+                span, severity=Severity.WARNING,
+            )
+            for path in map(self.table, names)
+            if self.roots and not inside(path, *self.roots)
+        )  # fmt: skip
 
     def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
         """An error about a key, which points at it where the project is a file."""
@@ -148,12 +191,13 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` makes one"
         )
-    config = config_of(read_toml(file), file.parent)
+    config = replace(config_of(read_toml(file), file.parent), roots=(file.parent,))
     if data is None:
         return config
     if not data.is_dir():
         raise DataError(f"there is no folder '{data}' with tables of data")
-    return replace(config, data=replace(config.data, folder=str(data.absolute())))
+    tables = replace(config.data, folder=str(data.absolute()))
+    return replace(config, data=tables, roots=(*config.roots, data))
 
 
 def config_of(root: Table, folder: Path) -> Config:

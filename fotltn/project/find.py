@@ -30,7 +30,7 @@ def find_model(path: Path) -> Model:
     if not is_project(path):
         return load_model(path)
     config = read_config(path)
-    folder = config.path(config.model)
+    folder = config.model_path()
     try:
         return load_model(folder)
     except MissingFolderError:

@@ -353,7 +353,7 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
     try:
         config = config_of(parse_toml(texts["project.toml"], f"{path}/project.toml"), Path(path))
         config = _placed(config, device)
-        source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot")
+        source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot", folder=None)
         world = unpack_world(tensors, texts["domain.json"], source, config)
         grounding = ground(config, world).to(dtype=getattr(torch, config.dtype))
         grounding.load_state_dict(below(tensors, "weights/"))

@@ -100,7 +100,9 @@ def of_project(project: Path, *, data: Path | None = None, theory: Path | None =
     """
     config = replace(read_config(project, data=data), dtype="float64")
     if theory is not None:
-        config = replace(config, theory=str(theory.absolute()))
+        config = replace(
+            config, theory=str(theory.absolute()), roots=(theory.parent, *config.roots)
+        )
     built = build(config)
     world = built.world
     warnings = (world.theory.warnings, world.facts.warnings)

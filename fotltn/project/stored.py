@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, shown
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.labels import Labels
@@ -66,7 +66,7 @@ def unpack_world(
     """
     if domain.get("layout") != LAYOUT:
         raise DataError(
-            f"the model has the layout {domain.get('layout')!r:.40}; this fotltn reads {LAYOUT}"
+            f"the model has the layout {shown(domain.get('layout'))}; this fotltn reads {LAYOUT}"
         )
     theory = check(source)
     facts = Facts(

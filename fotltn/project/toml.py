@@ -10,7 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing, shown
+from fotltn.files import read_file
+
+#: The most bytes of a file of settings.
+MAX_BYTES = 2**24
 
 _PART = r"""(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -56,7 +60,7 @@ class Table:
         if value is None:
             raise self.error(None, f"the key '{key}' is missing", f'{key} = "…"')
         if not isinstance(value, str):
-            raise self.error(key, f"expected text in quotes, not {_shown(value)}")
+            raise self.error(key, f"expected text in quotes, not {shown(value)}")
         return value
 
     def choice(self, key: str, known: Iterable[str], default: str) -> str:
@@ -79,19 +83,19 @@ class Table:
         """A number in a range, or the default; infinite only where that is allowed."""
         value = self.take(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise self.error(key, f"expected a number, not {_shown(value)}")
+            raise self.error(key, f"expected a number, not {shown(value)}")
         if not low <= value <= high or (not infinite and not abs(value) < 1e300):
-            raise self.error(key, f"expected a number {_range(low, high)}, not {_shown(value)}")
+            raise self.error(key, f"expected a number {_range(low, high)}, not {shown(value)}")
         return math.inf if value > 1e300 else float(value)
 
     def whole(self, key: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
         """A whole number in a range, or the default."""
         value = self.take(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, f"expected a whole number, not {_shown(value)}")
+            raise self.error(key, f"expected a whole number, not {shown(value)}")
         if not low <= value <= high:
             raise self.error(
-                key, f"expected a whole number {_range(low, high)}, not {_shown(value)}"
+                key, f"expected a whole number {_range(low, high)}, not {shown(value)}"
             )
         return value
 
@@ -99,7 +103,7 @@ class Table:
         """True or false."""
         value = self.take(key, default)
         if not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, not {_shown(value)}")
+            raise self.error(key, f"expected true or false, not {shown(value)}")
         return value
 
     def texts(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ class Table:
         if isinstance(value, str):
             return (value,)
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.error(key, f"expected a list of texts, not {_shown(value)}")
+            raise self.error(key, f"expected a list of texts, not {shown(value)}")
         return tuple(value)
 
     def wholes(self, key: str, default: Iterable[int]) -> tuple[int, ...]:
@@ -118,14 +122,14 @@ class Table:
             isinstance(v, int) and not isinstance(v, bool) and 0 < v < 2**31 for v in value
         )
         if not whole:
-            raise self.error(key, f"expected a list of whole numbers from 1, not {_shown(value)}")
+            raise self.error(key, f"expected a list of whole numbers from 1, not {shown(value)}")
         return tuple(value)
 
     def table(self, key: str) -> Table:
         """A table below this one, empty if it is not there."""
         value = self.take(key, {})
         if not isinstance(value, dict):
-            raise self.error(key, f"expected a table, not {_shown(value)}")
+            raise self.error(key, f"expected a table, not {shown(value)}")
         return Table(value, (*self.path, key), self.source, self.places)
 
     def tables(self, key: str) -> list[Table]:
@@ -169,7 +173,7 @@ def read_toml(path: Path) -> Table:
         DataError: there is no such file, or it is not TOML.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_file(path, limit=MAX_BYTES, links=True).decode().replace("\r\n", "\n")
     except OSError as error:
         raise DataError(f"cannot read '{path}': {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -232,15 +236,6 @@ def _resolved(
             counts[own] = counts.get(own, 0) + 1
         path = (*path, f"{part}[{counts[own]}]") if own in counts else own
     return path
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) and value.bit_length() > 128:
-        return "so long a number"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _range(low: float, high: float) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from fotltn.errors import DataError, Diagnostic, LimitError
+from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError, LimitError
 from fotltn.learn.checkpoints import Reserved, reserve
 from fotltn.learn.fit import Epoch, fit, forget_checkpoints
 from fotltn.learn.store import check_replaceable, resolved
@@ -20,10 +20,6 @@ from fotltn.project.build import Built, build
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of
 from fotltn.project.world import NOTHING, InMemory, in_precision
-
-
-class InterruptedTrainingError(DataError):
-    """Training was stopped before its end; its state is kept if there is a place for it."""
 
 
 def train(

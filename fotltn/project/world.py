@@ -83,7 +83,9 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     Raises:
         FotError: a file is missing or wrong, or parts do not fit together.
     """
-    source = more.theory if more.theory is not None else load_theory(config.path(config.theory))
+    source = more.theory
+    if source is None:
+        source = load_theory(config.theory_path(), root=next(iter(config.roots), None))
     theory = check(source)
     signature = theory.signature
     _check_names(config, signature)
@@ -113,7 +115,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         test = test if parts else rest
     if data.flip:
         train, _ = flip(train, data.flip, data.seed)
-    facts = replace(facts, warnings=(*facts.warnings, *unguarded(theory, facts)))
+    facts = replace(facts, warnings=(*facts.warnings, *config.strays(), *unguarded(theory, facts)))
     truth = interpretation(facts, signature, dtype=dtype, sparse=True)
     made = set(computed(config, signature))
     given = replace(truth, predicates={n: t for n, t in truth.predicates.items() if n not in made})

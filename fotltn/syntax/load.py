@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from fotltn.errors import DataError, Diagnostic, FotError, ParseError, Source
-from fotltn.files import write_files
+from fotltn.files import ROOT, inside, read_file, write_files
 from fotltn.syntax import theory as th
-from fotltn.syntax.parse import limit, read
+from fotltn.syntax.parse import MAX_CHARACTERS, limit, read
 from fotltn.syntax.show import Style, show_theory
+
+_MOST_BYTES = 4 * MAX_CHARACTERS + 3  # as UTF-8, with a mark in front
 
 _STATEMENT = re.compile(
     r"^[ \t]*(?=(?:sort|static|temporal|predicate|function|constant|relation|include|axiom)\b)",
@@ -19,8 +22,16 @@ _STATEMENT = re.compile(
 )
 
 
-def parse_theory(text: str, *, source: str = "<theory>") -> th.Theory:
-    """Read a theory from text; `include` is relative to the working directory.
+def parse_theory(
+    text: str, *, source: str = "<theory>", folder: str | os.PathLike[str] | None = "."
+) -> th.Theory:
+    """Read a theory from text.
+
+    Args:
+        text: the theory.
+        source: what errors call it.
+        folder: what paths of `include` are relative to, and must stay in. None: nothing may be
+            included.
 
     Raises:
         ParseError: with every statement that could not be read.
@@ -28,18 +39,26 @@ def parse_theory(text: str, *, source: str = "<theory>") -> th.Theory:
     """
     whole = Source(source, text)
     limit(whole)
-    return _collect(whole, Path())
+    root = None if folder is None else Path(folder)
+    return _collect(whole, root or Path(), root)
 
 
-def load_theory(path: str | os.PathLike[str]) -> th.Theory:
+def load_theory(
+    path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
+) -> th.Theory:
     """Read a theory file and what it includes.
 
+    Args:
+        path: the file.
+        root: the folder that includes must stay in; without it, that of the file.
+
     Raises:
-        DataError: a file is missing, unreadable or not UTF-8.
+        DataError: a file is missing, unreadable, not a plain file, or not UTF-8.
         ParseError: with every statement that could not be read.
     """
     file = Path(path)
-    return _collect(_open(file, None), file.parent, (_key(file),))
+    within = file.parent if root is None else Path(root)
+    return _collect(_open(file, None), file.parent, within, (_key(file),))
 
 
 def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style = "ascii") -> None:
@@ -57,7 +76,9 @@ def _reason(error: OSError | ValueError) -> str:
 def _open(path: Path, include: th.Include | None) -> Source:
     where = include.span if include else None
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_file(path, limit=_MOST_BYTES, links=True).decode("utf-8-sig")
+    except DataError as error:
+        raise DataError(*(replace(d, span=where) for d in error.diagnostics)) from None
     except UnicodeDecodeError as error:
         message = (
             f"{path} is not UTF-8 text (byte {error.start} is {error.object[error.start]:#04x})"
@@ -79,7 +100,9 @@ def _key(file: Path) -> Path:
         return file
 
 
-def _collect(source: Source, folder: Path, open_files: tuple[Path, ...] = ()) -> th.Theory:
+def _collect(
+    source: Source, folder: Path, root: Path | None, open_files: tuple[Path, ...] = ()
+) -> th.Theory:
     """All statements of a source and of what it includes, in order, each file once."""
     declarations: list[th.Declaration] = []
     axioms: list[th.Axiom] = []
@@ -98,7 +121,9 @@ def _collect(source: Source, folder: Path, open_files: tuple[Path, ...] = ()) ->
         else:
             file = here / statement.path
             key = _key(file)
-            if key in chain:
+            if refused := _outside(file, root):
+                errors.append(replace(refused, span=statement.span))
+            elif key in chain:
                 errors.append(Diagnostic(f"{file} includes itself", statement.span))
             elif key not in done:
                 done.add(key)
@@ -111,6 +136,16 @@ def _collect(source: Source, folder: Path, open_files: tuple[Path, ...] = ()) ->
     if errors:
         raise ParseError(*errors)
     return th.Theory(tuple(declarations), tuple(axioms))
+
+
+def _outside(file: Path, root: Path | None) -> Diagnostic | None:
+    """Why a file may not be included, if it may not."""
+    if root is None:
+        return Diagnostic("the theory of a model includes nothing")
+    if not inside(file, root):
+        hint = f"to include it, set {ROOT} in the environment to a folder that it is in"
+        return Diagnostic(f"cannot read {file}: it is outside '{root}'", hint=hint)
+    return None
 
 
 def _statements(source: Source, errors: list[Diagnostic]) -> list[th.Statement]:

@@ -19,9 +19,11 @@ from typing import Any
 import torch
 
 from fotltn.errors import DataError, LimitError
-from fotltn.files import append_lines
+from fotltn.files import append_lines, read_file
+from fotltn.strict_json import JsonError, read_json
 from reproduction.paper.many import run_many
 from reproduction.paper.protocol import Run, Setting
+from reproduction.report.records import MAX_RECORDS
 
 #: Told of every batch that is done: its runs, their records, how many runs are done, of how many.
 Report = Callable[[Sequence[Run], Sequence[dict[str, Any]], int, int], None]
@@ -98,15 +100,24 @@ def _results(
         for group in groups:
             yield group, run_many(group, setting, device=device)
         return
+    with workers(min(processes, len(groups))) as pool:
+        with uninterrupted():
+            waiting = {pool.submit(run_many, group, setting): group for group in groups}
+        for future in as_completed(waiting):
+            yield waiting.pop(future), future.result()
+
+
+@contextmanager
+def workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes of one thread each, which end when the work ends or is given up.
+
+    Raises:
+        LimitError: one was ended, as by a system that lacks memory.
+    """
     others = set(active_children())
-    with ProcessPoolExecutor(
-        min(processes, len(groups)), mp_context=get_context("spawn"), initializer=_begin
-    ) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
-            with _uninterrupted():
-                waiting = {pool.submit(run_many, group, setting): group for group in groups}
-            for future in as_completed(waiting):
-                yield waiting.pop(future), future.result()
+            yield pool
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(active_children()) - others:
@@ -120,7 +131,7 @@ def _results(
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Processes that start here do not take notice of Ctrl-C; the one that started them ends them.
 
     Only the main thread can do this.
@@ -162,7 +173,7 @@ def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
     if not path.exists():
         return set()
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_file(path, limit=MAX_RECORDS, links=True).split(b"\n")
     except OSError as error:
         raise DataError(f"cannot read the record '{path}': {error.strerror}") from None
     found: set[Key] = set()
@@ -170,13 +181,15 @@ def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = read_json(line)
             data, method, fraction, repetition = (
                 record[k] for k in ("data", "method", "fraction", "repetition")
             )
             key = (str(data), str(method), float(fraction), int(repetition))
             theirs = dict(record["setting"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except JsonError as error:
+            raise DataError(f"{path}:{number}: not a record of a run: {error.reason}") from None
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise DataError(f"{path}:{number}: not a record of a run") from None
         if theirs != setting:
             raise DataError(

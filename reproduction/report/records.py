@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from fotltn.errors import DataError, Diagnostic, did_you_mean
-from fotltn.files import Content, write_files
+from fotltn.errors import DataError, Diagnostic, did_you_mean, shown
+from fotltn.files import Content, opened, read_file, write_files
+from fotltn.strict_json import JsonError, once, read_json
+
+#: The most bytes of a file of records in JSON.
+MAX_RECORDS = 2**30
 
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
@@ -188,11 +192,15 @@ def _rows(path: Path, wrong: list[Diagnostic]) -> Iterator[tuple[str, Mapping[st
     _kind(path)
     try:
         if path.name.lower().endswith(_PARQUET):
-            with path.open("rb") as file:
+            with opened(path) as file:
                 table = parquet.read_table(file).to_pylist()
-            yield from ((f"{path}, row {i + 1}", _unpacked(row)) for i, row in enumerate(table))
+            for number, row in enumerate(table, 1):
+                try:
+                    yield f"{path}, row {number}", _unpacked(row)
+                except JsonError as error:
+                    wrong.append(Diagnostic(f"{path}, row {number}: {error.reason}"))
             return
-        text = path.read_text("utf-8-sig")
+        text = read_file(path, limit=MAX_RECORDS, links=True).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"cannot read {path}: it is not UTF-8") from None
     except pa.ArrowException as error:
@@ -203,10 +211,9 @@ def _rows(path: Path, wrong: list[Diagnostic]) -> Iterator[tuple[str, Mapping[st
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            why = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be read"
-            wrong.append(Diagnostic(f"{path}:{number}: no JSON: {why}"))
+            values = read_json(line)
+        except JsonError as error:
+            wrong.append(Diagnostic(f"{path}:{number}: no JSON: {error.reason}"))
             continue
         if isinstance(values, dict):
             yield f"{path}:{number}", values
@@ -242,11 +249,20 @@ def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         values[name] = value
         if isinstance(value, list) and all(isinstance(v, tuple) for v in value):
-            values[name] = dict(value)
+            values[name] = once(value)
         elif isinstance(value, str) and (name == "setting" or name not in _FIELDS):
-            with suppress(ValueError):
-                values[name] = json.loads(value)
+            values[name] = _read_back(value)
     return values
+
+
+def _read_back(text: str) -> Any:
+    """The value of a field that was written as JSON; another text as it is."""
+    try:
+        return read_json(text)
+    except JsonError as error:
+        if error.offset is None:  # JSON, but for a key that is there twice, or the like
+            raise
+        return text
 
 
 # --- fields ----------------------------------------------------------------------------------
@@ -260,7 +276,7 @@ def _text(name: str, value: Any) -> str:
 
 def _whole(name: str, value: Any) -> int:
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or value < 0:
+    if isinstance(value, bool) or not whole or not 0 <= value < 2**63:
         raise DataError(f"'{name}' is {_shown(value)}; expected a whole number from 0")
     return int(value)
 
@@ -275,7 +291,7 @@ def _number(value: Any) -> float | None:
     """A finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    return float(value) if abs(value) <= sys.float_info.max else None
 
 
 def _degree(name: str, value: Any) -> float:
@@ -325,7 +341,10 @@ def _consistent(found: Record) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return shown(value)
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 

@@ -187,7 +187,11 @@ def test_theories_that_cannot_be_opened(folder, call, command):
     facts = ["--facts", "f.csv"] if command == "eval" else []
     missing = "error: cannot read no.fot: No such file or directory\n"
     assert call(command, "no.fot", *facts) == (1, "", missing)
-    assert call(command, ".", *facts) == (1, "", "error: cannot read .: Is a directory\n")
+    assert call(command, ".", *facts) == (
+        1,
+        "",
+        "error: cannot read .: it is a folder, not a file\n",
+    )
     (folder / "latin.fot").write_bytes(b"sort a\n# \xe9\n")
     message = "error: latin.fot is not UTF-8 text (byte 9 is 0xe9)\n"
     assert call(command, "latin.fot", *facts) == (1, "", message)

@@ -134,11 +134,11 @@ def test_a_terminal_without_unicode():
 
 
 def test_interrupted_while_it_waits_for_input(tmp_path):
-    """The theory comes from a pipe that stays empty, so the program waits in the middle of main."""
-    pipe = tmp_path / "t.fot"
+    """Steps come from a pipe that stays empty, so the program waits in the middle of main."""
+    pipe = tmp_path / "steps.jsonl"
     os.mkfifo(pipe)
     process = subprocess.Popen(
-        [*PROGRAM, "check", str(pipe)],
+        [*PROGRAM, "monitor", str(THEORY), "--input", str(pipe)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     try:

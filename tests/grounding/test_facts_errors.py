@@ -374,3 +374,20 @@ def test_a_bad_row_far_down_a_long_file(tmp_path):
         [write(tmp_path, good + "Stop,a,,x,\n")]
     )
     assert "Row #100002: Expected 5 columns" in message([write(tmp_path, good + "Stop,a\n" + good)])
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ("x" * 131_073, "the names of its columns: field larger than field limit (131072)"),
+        ('predicate,"' + "x" * 200_000, "the names of its columns: field larger than"),
+        ("predicate," + ",".join(["x" * 1000] * 2000), "first line has more than 1,048,576 bytes"),
+    ],
+    ids=["a long name", "a quote that does not end", "many names"],
+)
+@pytest.mark.parametrize("rows", ["", "\nCar,a\n"])
+def test_an_endless_header_is_refused(tmp_path, header, wanted, rows):
+    path = tmp_path / "f.csv"
+    path.write_text(header + rows)
+    assert wanted in message([path])

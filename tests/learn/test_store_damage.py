@@ -11,7 +11,7 @@ import struct
 import pytest
 import torch
 
-from fotltn.learn import folders, store
+from fotltn.learn import store
 from fotltn.learn.store import MANIFEST, WEIGHTS, read_folder
 from tests.learn.common import refusal, write
 
@@ -100,7 +100,7 @@ def a_pipe(folder):
 def a_folder_inside(folder):
     (folder / "theory.fot").unlink()
     (folder / "theory.fot").mkdir()
-    return r"theory.fot: it is not a plain file"
+    return r"theory.fot: it is a folder, not a file"
 
 
 def another_kind(folder):
@@ -117,7 +117,7 @@ def newer(folder):
 
 def no_such_version(folder):
     reseal(folder, lambda body: body.update(version=True))
-    return "there is no version True of the format"
+    return "there is no version true of the format"
 
 
 def version_zero(folder):
@@ -170,7 +170,7 @@ def absurd_size(folder):
 
 def true_size(folder):
     reseal(folder, lambda body: body["files"]["theory.fot"].update(size=True))
-    return r"'theory.fot' cannot have the size True"
+    return r"'theory.fot' cannot have the size true"
 
 
 def bad_digest(folder):
@@ -202,7 +202,7 @@ def infinite_manifest(folder):
 def surrogate_manifest(folder):
     text = (folder / MANIFEST).read_text()
     (folder / MANIFEST).write_text(text.replace('"kind": "model"', '"kind": "\\ud800"'))
-    return "manifest.json: it has been changed or damaged"
+    return "manifest.json: it is not JSON: a text in it has half of a surrogate pair"
 
 
 def forged(folder, name, data):
@@ -300,7 +300,7 @@ def test_what_the_system_refuses(tmp_path, monkeypatch, error, message):
     def fail(*_: object, **__: object) -> bytes:
         raise error
 
-    monkeypatch.setattr(folders, "read_file", fail)
+    monkeypatch.setattr(store, "read_file", fail)
     assert re.search(message, refusal(folder))
 
 

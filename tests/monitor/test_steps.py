@@ -67,7 +67,7 @@ SPEED = '"values": [["speed", "ego", 1]]'
             "'Stop' has the degree 1.5; expected a number from 0 to 1",
             "1.5",
         ),
-        ('{"facts": [["Stop", "ego", NaN]]}', "'Stop' has the degree nan", "NaN"),
+        ('{"facts": [["Stop", "ego", NaN]]}', "this is no JSON: NaN is not a number of JSON", ""),
         ('{"facts": [["Stop", "ego", "x"]]}', "'Stop' has the degree 'x'", '"x"'),
         (
             '{"facts": [["Stop", "ego"], ["Stop", "ego", 0.25]]}',

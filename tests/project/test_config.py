@@ -354,7 +354,7 @@ def test_what_does_not_fit_is_pointed_at(case, tmp_path):
 def test_a_project_is_its_folder_or_its_file(tmp_path):
     folder = project(tmp_path / "p")
     assert read_config(folder) == read_config(folder / "project.toml")
-    assert read_config(folder).path("facts.csv") == folder / "facts.csv"
+    assert read_config(folder).table("facts.csv") == folder / "facts.csv"
 
 
 @pytest.mark.parametrize("name", ["nothing", "", "a" * 300, "x\0y"])
@@ -379,5 +379,5 @@ def test_a_file_of_garbage(tmp_path, content):
 
 def test_a_folder_of_that_name(tmp_path):
     (tmp_path / "project.toml").mkdir()
-    with pytest.raises(DataError, match="Is a directory"):
+    with pytest.raises(DataError, match="it is a folder, not a file"):
         read_config(Path(tmp_path))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fotltn.cli.main import main
-from fotltn.errors import DataError
+from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.project.config import read_config
 from fotltn.project.model import load_model
-from fotltn.project.train import InterruptedTrainingError, train, train_and_save
+from fotltn.project.train import train, train_and_save
 from tests.project.common import changed, project
 
 EPOCHS = 400

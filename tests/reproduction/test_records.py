@@ -101,7 +101,7 @@ def test_errors_name_file_and_line(tmp_path):
         read(path)
     assert [d.message.replace(f"{path}", "runs") for d in error.value.diagnostics] == [
         "runs:3: 'pr_auc' is 2; expected a number from 0 to 1",
-        "runs:4: no JSON: Unterminated string starting at",
+        "runs:4: no JSON: unterminated string starting at",
         "runs:5: a record is a JSON object, like {…}",
     ]
 

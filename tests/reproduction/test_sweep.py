@@ -167,7 +167,7 @@ def test_records_of_another_setting_are_refused(calls, tmp_path):
 
 
 def test_files_that_cannot_be_read_or_written(calls, tmp_path):
-    with pytest.raises(DataError, match="cannot read the record"):
+    with pytest.raises(DataError, match="it is a folder, not a file"):
         sweep(SMALL, SETTING, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write the record"):

@@ -277,9 +277,9 @@ def test_a_loop_of_links_is_an_error_of_ours(tmp_path):
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(DataError, match=r"cannot read .*: Is a directory"):
+    with pytest.raises(DataError, match=r"cannot read .*: it is a folder, not a file"):
         load_theory(tmp_path)
-    with pytest.raises(FotError, match=r"cannot read .*: Is a directory"):
+    with pytest.raises(FotError, match=r"cannot read .*: it is a folder, not a file"):
         load_theory(write(tmp_path, main='include "."'))
 
 

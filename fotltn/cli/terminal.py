@@ -1,0 +1,29 @@
+"""Where text goes to the terminal: what would steer it is shown, not sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console
+
+from fotltn.cli.output import raw
+from fotltn.errors import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class Terminal(Console):
+    """A console that takes text as it is: no marks in it, and control characters as escapes.
+
+    Cells of tables, labels of trees and sentences are given as plain strings, all of which come
+    through here before they are measured.
+    """
+
+    def __init__(self, file: TextIO, **options: Any) -> None:
+        """Write to a stream, past the escaping of plain text, since styles are escapes, too."""
+        super().__init__(file=raw(file), markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text as it may be shown."""
+        return super().render_str(visible(text), **options)

@@ -1,0 +1,79 @@
+"""JSON as its standard has it: every key once, finite numbers, text that can be written again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fotltn.errors import DataError
+
+#: The most digits of a whole number, which Python reads whatever its own limit is set to.
+MAX_DIGITS = 640
+
+
+class JsonError(DataError):
+    """A text is no JSON, or JSON that we refuse.
+
+    Attributes:
+        reason: what is wrong with it.
+        offset: the character where it is wrong, if that is known.
+    """
+
+    def __init__(self, reason: str, offset: int | None = None) -> None:
+        """Without the place, which the reader of a file knows."""
+        super().__init__(f"no JSON: {reason}")
+        self.reason, self.offset = reason, offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from the reason and the place."""
+        return (type(self), (self.reason, self.offset))
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        JsonError: it is no JSON, an object has a key twice, a number is none of JSON (as NaN) or
+            has too many digits, text holds half of a character, or it is nested too deep.
+    """
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+        value = json.loads(
+            text, object_pairs_hook=once, parse_constant=_no_constant, parse_int=_whole
+        )
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise JsonError(error.msg[:1].lower() + error.msg[1:], error.pos) from None
+    except UnicodeDecodeError as error:
+        raise JsonError(f"it is not UTF-8 (byte {error.start})") from None
+    except UnicodeEncodeError:
+        raise JsonError("a text in it has half of a surrogate pair") from None
+    except RecursionError:
+        raise JsonError("it is nested too deep") from None
+    return value
+
+
+def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of pairs, none of whose keys comes twice.
+
+    Raises:
+        JsonError: one does.
+    """
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise JsonError(f"the key '{twice[:60]}' is there twice")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise JsonError(f"{name} is not a number of JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise JsonError(f"a number has {len(digits):,} digits; at most {MAX_DIGITS} are read")
+    return int(digits)

@@ -1,0 +1,87 @@
+"""Ctrl-C ends the examples with a line and the status 130, whenever it comes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+SECONDS = 300
+
+#: The call, what it prints when it is at work, and a module that it loads.
+CASES = {
+    "crossing": (["crossing/demo.py"], "Training from the labels", "torch"),
+    "appendix_b": (["appendix_b/demo.py"], "$ fotltn eval", "typer"),
+    "audit": (["jaad/audit.py"], "confidence", "pyarrow"),
+    "learn": (["jaad/learn.py", "{folder}", "--tables", f"{EXAMPLES}/jaad/data"], "", "torch"),
+}
+
+#: Interrupts itself when a module is about to load.
+INTERRUPT = """
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = {args!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def arguments(name: str, folder: Path) -> list[str]:
+    script, *rest = CASES[name][0]
+    return [str(EXAMPLES / script), *(text.format(folder=folder) for text in rest)]
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("name", CASES)
+def test_an_example_that_is_interrupted_while_it_loads(tmp_path, name):
+    code = INTERRUPT.format(module=CASES[name][2], args=arguments(name, tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT,
+        timeout=SECONDS,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("name", ["crossing", "appendix_b", "audit"])
+def test_an_example_that_is_interrupted_at_work(tmp_path, name):
+    process = subprocess.Popen(
+        [sys.executable, *arguments(name, tmp_path)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if CASES[name][1] in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    assert "Traceback" not in err
+    assert process.returncode == 130
+    assert "stopped" in err
+
+
+def test_other_errors_are_as_before(tmp_path):
+    code = "import fotltn.cli.quiet\nraise KeyError('ours')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "KeyError: 'ours'" in done.stderr
+    code = "import fotltn.cli.quiet, fotltn\nfotltn.load_theory('none.fot')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (
+        1, "error: cannot read none.fot: No such file or directory\n"
+    )  # fmt: skip
