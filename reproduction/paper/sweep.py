@@ -21,9 +21,9 @@ import torch
 from fotltn.errors import DataError, LimitError
 from fotltn.files import append_lines, read_file
 from fotltn.strict_json import JsonError, read_json
+from reproduction import MAX_RECORDS
 from reproduction.paper.many import run_many
 from reproduction.paper.protocol import Run, Setting
-from reproduction.report.records import MAX_RECORDS
 
 #: Told of every batch that is done: its runs, their records, how many runs are done, of how many.
 Report = Callable[[Sequence[Run], Sequence[dict[str, Any]], int, int], None]

@@ -21,9 +21,7 @@ import pyarrow.parquet as parquet
 from fotltn.errors import DataError, Diagnostic, did_you_mean, shown
 from fotltn.files import Content, opened, read_file, write_files
 from fotltn.strict_json import JsonError, once, read_json
-
-#: The most bytes of a file of records in JSON.
-MAX_RECORDS = 2**30
+from reproduction import MAX_RECORDS
 
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
