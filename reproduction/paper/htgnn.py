@@ -31,7 +31,7 @@ published numbers of parameters, 1.81 and 1.39 times those of FOT-LTN, exactly:
   gain √2), gates are half open, and inputs are normal with a standard deviation of `scale`.
 
 It is meant to be trained with Adam, rate .005 and weight decay .0005. The loss is
-`cross_entropy`; the sum of it over runs trains each run as if it were alone.
+`supervision.cross_entropy`; the sum of it over runs trains each run as if it were alone.
 """
 
 from __future__ import annotations
@@ -115,16 +115,6 @@ def _check_cells(name: str, index: Tensor, shape: tuple[int, ...]) -> None:
             f"facts of '{name}' have cells (trace, agent, time) within {shape}, and these are up "
             f"to {tuple(largest)}"
         )
-
-
-def cross_entropy(logits: Mapping[str, Tensor], facts: Mapping[str, Targets]) -> Tensor:
-    """The mean cross-entropy of each run over its labelled facts; 0 if it has none."""
-    losses, counts = [], []
-    for name, (truth, known) in facts.items():
-        each = F.binary_cross_entropy_with_logits(logits[name], truth, reduction="none")
-        losses.append(torch.where(known, each, 0.0).sum((1, 2)))
-        counts.append(known.sum((1, 2)))
-    return torch.stack(losses).sum(0) / torch.stack(counts).sum(0).clamp(min=1)
 
 
 def parameter_count(size: Size, *, width: int = 32, layers: int = 2) -> int:

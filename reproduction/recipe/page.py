@@ -41,7 +41,7 @@ def head(first: str) -> list[str]:
     return [line([first, *(f"{f:.0%}" for f in FRACTIONS)]), line(["---"] * (1 + len(FRACTIONS)))]
 
 
-def results(found: Cells) -> str:
+def results(means: Cells) -> str:
     """All methods, both data sets."""
     lines = []
     for data in DATA:
@@ -49,30 +49,30 @@ def results(found: Cells) -> str:
         paper = [RESULTS["pr_auc", data, "FOT-LTN+BK", f] for f in FRACTIONS]
         lines.append(line(["FOT-LTN+BK, as published", *(f"{p.mean:.3f}" for p in paper)]))
         for method in ("FOT-LTN+BK", "HTGNN", "Recipe", ADDITIONAL, "Bayes limit"):
-            shown = [_shown(found[data, method, f]) for f in FRACTIONS]
+            shown = [_shown(means[data, method, f]) for f in FRACTIONS]
             lines.append(line([f"**{method}**" if method == "Recipe" else method, *shown]))
-        worst = max(welch(found[data, "Recipe", f], found[data, "HTGNN", f]).p for f in FRACTIONS)
+        worst = max(welch(means[data, "Recipe", f], means[data, "HTGNN", f]).p for f in FRACTIONS)
         lines += ["", f"Against HTGNN, Welch's test gives p ≤ {worst:.1g} at every fraction.", ""]
     return "\n".join(lines)
 
 
-def ablations(found: Cells) -> str:
+def ablations(means: Cells) -> str:
     """What each part brings."""
     lines = head("CarPed35K, PR-AUC")
     for name in ("Recipe", *(f"Recipe: {a}" for a in ABLATIONS)):
-        row = [found["CarPed35K", name, f] for f in FRACTIONS]
+        row = [means["CarPed35K", name, f] for f in FRACTIONS]
         label = "the recipe" if name == "Recipe" else name.removeprefix("Recipe: ")
         count = min(one.count for one in row)
         lines.append(line([f"{label} ({count})", *(f"{one.mean:.3f}" for one in row)]))
     return "\n".join(lines)
 
 
-def violations(found: Cells) -> str:
+def violations(rates: Cells) -> str:
     """Crisp violations of thresholded predictions."""
     lines = head("violations, in a million")
     for data in DATA:
         for method in ("FOT-LTN+BK", "Recipe"):
-            shown = [f"{1e6 * found[data, method, f].mean:,.0f}" for f in FRACTIONS]
+            shown = [f"{1e6 * rates[data, method, f].mean:,.0f}" for f in FRACTIONS]
             lines.append(line([f"{data}, {method}", *shown]))
     return "\n".join(lines)
 

@@ -134,9 +134,9 @@ def test_reports_that_cannot_be_written(call, tmp_path, monkeypatch, arguments, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "empty.jsonl").write_text("")
-    found = call("report", *arguments)
-    assert (found.status, found.out) == (1, "")
-    assert message in found.err
+    said = call("report", *arguments)
+    assert (said.status, said.out) == (1, "")
+    assert message in said.err
     assert (tmp_path / "notes.txt").read_text() == "mine"
     told = json.loads(call("report", *arguments, "--json").out)
     assert message in told["diagnostics"][0]["message"]
@@ -144,9 +144,9 @@ def test_reports_that_cannot_be_written(call, tmp_path, monkeypatch, arguments, 
 
 def test_pages_are_checked(call, monkeypatch):
     monkeypatch.setattr("reproduction.pages.stale", lambda: ["recipe.md"])
-    found = call("pages", "--check")
-    assert (found.status, found.out) == (1, "")
-    assert "stale: recipe.md; run: python -m reproduction pages" in found.err
+    said = call("pages", "--check")
+    assert (said.status, said.out) == (1, "")
+    assert "stale: recipe.md; run: python -m reproduction pages" in said.err
     monkeypatch.setattr("reproduction.pages.stale", list)
     assert call("pages", "--check") == (0, "", "")
 

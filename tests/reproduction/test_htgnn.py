@@ -14,11 +14,10 @@ from reproduction.paper.htgnn import (
     HTGNN,
     OWN,
     STATIC,
-    Targets,
-    cross_entropy,
     parameter_count,
     targets,
 )
+from reproduction.paper.supervision import Supervision, cross_entropy, supervision
 
 SMALL = Size(3, 4, 5)
 
@@ -33,6 +32,13 @@ def some_labels(size, seed, share=0.5):
         index[name] = known.nonzero().T.contiguous()
         truth[name] = (torch.rand(index[name].shape[1], generator=g) < 0.5).double()
     return Labels(index, truth)
+
+
+def facts_of(labels, size):
+    """The facts of runs, as the loss takes them."""
+    agents = size.cars + size.pedestrians
+    shapes = {name: (agents, 1 if name in STATIC else size.steps) for name in LEARNED}
+    return supervision(labels, shapes, "cpu", torch.float64)
 
 
 def model(size=SMALL, seeds=(0,), *, close=0.4, **options):
@@ -293,14 +299,14 @@ def test_attention_over_time_looks_both_ways(edge, time):
 def test_many_runs_are_as_many_models():
     seeds = (0, 4, 8)
     together = model(seeds=seeds)
-    loss = cross_entropy(together(), targets([some_labels(SMALL, s) for s in seeds], SMALL))
+    loss = cross_entropy(together(), facts_of([some_labels(SMALL, s) for s in seeds], SMALL))
     loss.sum().backward()
     for run, seed in enumerate(seeds):
         alone = model(seeds=[seed])
         alone.load_state_dict({n: v[run : run + 1] for n, v in together.state_dict().items()})
         for name, table in alone().items():
             torch.testing.assert_close(together()[name][run], table[0])
-        own = cross_entropy(alone(), targets([some_labels(SMALL, seed)], SMALL))
+        own = cross_entropy(alone(), facts_of([some_labels(SMALL, seed)], SMALL))
         torch.testing.assert_close(loss[run : run + 1], own)
         own.sum().backward()
         for (name, one), all_of_them in zip(
@@ -358,7 +364,7 @@ def test_it_learns_the_facts_that_it_is_given():
             for name, cells in found.index.items()
         }
         labels.append(Labels(found.index, {n: t.double() for n, t in truth.items()}))
-    facts = targets(labels, scene.size)
+    facts = facts_of(labels, scene.size)
     made = HTGNN(
         scene.size, 2, labels, scene.close, width=8, generator=torch.Generator().manual_seed(0)
     )
@@ -373,12 +379,13 @@ def test_it_learns_the_facts_that_it_is_given():
 
 
 def test_cross_entropy_is_the_mean_over_facts():
-    logits = {"Run": torch.tensor([[[1.0, -2.0]], [[0.5, 3.0]], [[9.0, 9.0]]])}
-    truth = torch.tensor([[[1.0, 1.0]], [[0.0, 0.0]], [[1.0, 0.0]]])
-    known = torch.tensor([[[True, True]], [[True, False]], [[False, False]]])
-    found = cross_entropy(logits, {"Run": Targets(truth, known)})
+    logits = {"Run": torch.tensor([[[1.0, -2.0]], [[0.5, 3.0]]])}
+    cells, truth = torch.tensor([0, 1, 2]), torch.tensor([1.0, 1.0, 0.0])
+    runs, counts = torch.tensor([0, 0, 1]), torch.tensor([2.0, 1.0])
+    facts = Supervision({"Run": cells}, {"Run": truth}, {"Run": runs}, counts)
+    found = cross_entropy(logits, facts)
     wrong = math.log1p(math.exp(-1.0)), math.log1p(math.exp(2.0)), math.log1p(math.exp(0.5))
-    assert found.tolist() == pytest.approx([(wrong[0] + wrong[1]) / 2, wrong[2], 0.0])
+    assert found.tolist() == pytest.approx([(wrong[0] + wrong[1]) / 2, wrong[2]])
 
 
 def test_targets_hold_each_fact_in_its_run():
