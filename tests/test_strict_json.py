@@ -133,7 +133,7 @@ def test_a_manifest_with_a_key_twice_is_refused(tmp_path):
     path.write_text(path.read_text().replace('"kind"', '"kind": "model",\n "kind"', 1))
     with pytest.raises(DataError, match="the key 'kind' is there twice"):
         read_folder(folder, kind="model")
-    with pytest.raises(DataError, match="not written, or that is damaged"):
+    with pytest.raises(DataError, match="the key 'kind' is there twice"):
         check_target(folder)
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from fotltn.errors import DataError, Diagnostic, FotError, visible
-
-if TYPE_CHECKING:
-    from fotltn.cli.terminal import Terminal
 
 OK, FINDINGS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -66,14 +63,6 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
     """Print warnings to standard error."""
     for warning in warnings:
         print(warning.render(), file=sys.stderr)
-
-
-def wide_console() -> Terminal:
-    """A console on standard output; where it is no terminal, lines have no end."""
-    from fotltn.cli.terminal import Terminal
-
-    console = Terminal(sys.stdout)
-    return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)
 
 
 def time_point(at: str) -> int | None:

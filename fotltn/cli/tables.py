@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fotltn.cli.output import wide_console
-
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -67,11 +65,15 @@ def count(value: int | None) -> str:
 
 def show(table: Table) -> None:
     """Print a table."""
+    from fotltn.cli.terminal import wide_console
+
     wide_console().print(table)
 
 
 def say(*sentences: str, style: str | None = None) -> None:
     """Print sentences, each in lines of its own."""
+    from fotltn.cli.terminal import wide_console
+
     console = wide_console()
     for sentence in sentences:
         console.print(sentence, style=style)

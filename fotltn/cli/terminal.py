@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
@@ -27,3 +28,9 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Text as it may be shown."""
         return super().render_str(visible(text), **options)
+
+
+def wide_console() -> Terminal:
+    """A console on standard output; where it is no terminal, lines have no end."""
+    console = Terminal(sys.stdout)
+    return console if console.is_terminal else Terminal(sys.stdout, width=1_000_000)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fotltn.cli.output import wide_console
 from fotltn.cli.tables import add, grid, number, say, show
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ class Reasons:
 
     def show(self, found: Sequence[tuple[str, Violation]]) -> None:
         """Print them."""
+        from fotltn.cli.terminal import wide_console
+
         for one in self._explained(found):
             several = len(self.model.facts.traces) > 1
             trace = f", trace {one.trace}" if several else ""

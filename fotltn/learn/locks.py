@@ -22,6 +22,7 @@ from pathlib import Path
 
 from fotltn.errors import DataError, Diagnostic
 from fotltn.files import flag
+from fotltn.strict_json import read_json
 
 try:
     import fcntl
@@ -132,7 +133,7 @@ def _sign(handle: int) -> None:
 def _keeper(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            said = json.loads(file.read(_MOST_SAID))
+            said = read_json(file.read(_MOST_SAID))
         return f"process {said['process']} on {said['host']}, since {said['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "a process that has not said who it is"
