@@ -40,6 +40,7 @@ _FILES = (_FOR_FOLDER, _FOR_KEEPER)
 
 #: What is locked on Windows cannot be read by others; this byte is behind all that is written.
 _FAR = 2**30
+_CHANCE = random.SystemRandom()  # draws nothing from the numbers of others
 _MOST_SAID = 4096
 
 
@@ -79,7 +80,7 @@ def _waited_for(path: Path, folder: Path, *, exclusive: bool) -> int:
             told = True
             sys.stderr.write(f"waiting for '{folder}', which another process has locked\n")
             sys.stderr.flush()
-        time.sleep(pause * random.uniform(0.5, 1))
+        time.sleep(pause * _CHANCE.uniform(0.5, 1))
         pause = min(0.05, 2 * pause)
     return handle
 
@@ -99,8 +100,7 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
     """
     path, made = folder / _FOR_KEEPER, not folder.is_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = _take(path, exclusive=True)
+        handle = _take_in(folder, path)
     except OSError as error:
         raise DataError(f"cannot write {folder}: {error.strerror or error}") from None
     if handle is None:
@@ -118,6 +118,14 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
         if made:
             with suppress(OSError):
                 folder.rmdir()
+
+
+def _take_in(folder: Path, path: Path) -> int | None:
+    """As `_take`, in a folder that is made; who had it before may just be removing it."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            return _take(path, exclusive=True)
 
 
 def _sign(handle: int) -> None:

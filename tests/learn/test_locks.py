@@ -83,15 +83,19 @@ def test_a_holder_that_has_not_said_who_it_is(tmp_path):
 
 def test_nobody_ever_shares_a_lock_whose_file_comes_and_goes(tmp_path):
     folder, inside, most, rounds = tmp_path / "f", 0, [], 0
+    refusals: list[str] = []
 
     def compete() -> None:
         nonlocal inside, rounds
         while rounds < 200:
-            with contextlib.suppress(DataError), reserve(folder):
-                inside += 1
-                most.append(inside)
-                rounds += 1
-                inside -= 1
+            try:
+                with reserve(folder):
+                    inside += 1
+                    most.append(inside)
+                    rounds += 1
+                    inside -= 1
+            except DataError as error:
+                refusals.append(str(error))
 
     threads = [threading.Thread(target=compete) for _ in range(4)]
     for thread in threads:
@@ -99,6 +103,7 @@ def test_nobody_ever_shares_a_lock_whose_file_comes_and_goes(tmp_path):
     for thread in threads:
         thread.join()
     assert set(most) == {1}
+    assert [text for text in refusals if "is in use by another training" not in text] == []
 
 
 # --- nobody waits forever ---------------------------------------------------------------------

@@ -33,12 +33,12 @@ NO_SETTINGS = {"folder", "source.name", "source.text"}
 
 def full() -> Config:
     """A configuration in which no part is missing."""
-    found = config()
-    wide = replace(found.data.wide[0], measures={"Fast": MeasureConfig("speed", 1.0)})
-    data = replace(found.data, split=SplitConfig("s.csv", "run", "part"), wide=(wide,))
-    objective = replace(found.objective, fact_p={"Stop": Schedule(((0.0, 2.0),))})
-    training = replace(found.training, batches=Batches("traces", 2))
-    return replace(found, data=data, objective=objective, training=training)
+    base = config()
+    wide = replace(base.data.wide[0], measures={"Fast": MeasureConfig("speed", 1.0)})
+    data = replace(base.data, split=SplitConfig("s.csv", "run", "part"), wide=(wide,))
+    objective = replace(base.objective, fact_p={"Stop": Schedule(((0.0, 2.0),))})
+    training = replace(base.training, batches=Batches("traces", 2))
+    return replace(base, data=data, objective=objective, training=training)
 
 
 def others(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
