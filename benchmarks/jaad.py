@@ -143,8 +143,7 @@ def two_valued(world: World, model: Tables, clips: list[Tables]) -> list[dict[st
     formulas = {a.name: a.formula for a in world.theory.axioms}
 
     def truths(one: Tables) -> dict[str, Value]:
-        kind = torch.float64
-        return evaluate_all(formulas, one, CRISP, dtype=kind, at=0, threshold=0.5)
+        return evaluate_all(formulas, one, CRISP, at=0, threshold=0.5)
 
     def piece() -> list[Value]:
         return [crisp.evaluate(f, model, threshold=0.5) for f in formulas.values()]

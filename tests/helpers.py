@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import fotltn
+from fotltn.semantics.interpretation import Names
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import STRICT, Temporal
 
@@ -26,6 +27,11 @@ def evaluate(formula: str | f.Formula, predicates: Any, **options: Any) -> Tenso
         found, expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=lambda m: f"{formula}\n{m}"
     )
     return expected
+
+
+def numbered(sizes: Mapping[str, int]) -> Names:
+    """Entities that are called by their sort and number, as `agent0`."""
+    return Names(entities={s: tuple(f"{s}{i}" for i in range(n)) for s, n in sizes.items()})
 
 
 def random_formula(

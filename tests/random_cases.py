@@ -30,6 +30,7 @@ from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.operators import STRICT, Temporal
+from tests.helpers import numbered
 
 DECLARATIONS: tuple[th.Declaration, ...] = (
     th.SortDecl("s"),
@@ -152,7 +153,10 @@ def random_model(rng: random.Random, *, ties: bool = True) -> tuple[Tables, tupl
         )
     }
     constants = {s: {f"{s}{i}": i for i in range(n)} for s, n in sizes.items()}
-    model = Tables(sizes, lengths, horizon, predicates, functions, constants, relations)
+    model = Tables(
+        sizes, lengths, horizon, predicates, functions, constants, relations,
+        signature=SIGNATURE, names=numbered(sizes),
+    )  # fmt: skip
     return model, tuple(inputs)
 
 

@@ -90,16 +90,16 @@ def test_formulas_that_do_not_fit_together_are_taken_one_by_one():
     texts = [f"A(x) & B{i}(y)" for i in range(6)]
     tables = {"A": torch.rand(40), **{f"B{i}": torch.rand(40, 50) for i in range(6)}}
     theory = fotltn.check(
-        fotltn.parse_theory("sort s\nstatic predicate A(s)\npredicate "
+        fotltn.parse("sort s\nstatic predicate A(s)\npredicate "
                             + ", ".join(f"B{i}(s)" for i in range(6)))
     )  # fmt: skip
     checked = {t: fotltn.check_formula(fotltn.parse_formula(t), theory.signature) for t in texts}
-    model, dtype = interpret(theory.signature, tables)
+    model = interpret(theory.signature, tables)
     cores = {t: f.formula for t, f in checked.items()}
-    together = evaluate_all(cores, model, LTN, dtype=dtype)
+    together = evaluate_all(cores, model, LTN)
     program = compile_formulas(cores, theory.signature, LTN, at=None)
     with pytest.raises(LimitError, match=r"steps need .* bytes together"):
-        program.prepare(model, dtype=dtype, budget=2_000_000)
-    one_by_one = evaluate_all(cores, model, LTN, dtype=dtype, budget=2_000_000)
+        program.prepare(model, dtype=model.dtype, budget=2_000_000)
+    one_by_one = evaluate_all(cores, model, LTN, budget=2_000_000)
     for t in texts:
         torch.testing.assert_close(one_by_one[t].tensor, together[t].tensor)

@@ -68,7 +68,7 @@ def lowered(text, semantics, at):
 @pytest.mark.parametrize("seed", range(150))
 def test_passes_keep_axes_and_values(seed):
     case = random_case(seed)
-    signature = as_given(case.checked.signature, case.model)
+    signature = as_given({"f": case.checked.formula}, case.model)
     expr = lower(case.checked.formula, signature, case.semantics, at=case.at)
     before = value_of(expr, case)
     for rewrite in PASSES:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
 
 import torch
 
@@ -16,6 +18,8 @@ from fotltn.semantics import crisp
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import load_theory
+from fotltn.tree import postorder
+from tests.helpers import numbered
 
 
 def carped_theory() -> CheckedTheory:
@@ -55,11 +59,9 @@ def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Tables:
         torch.tensor([horizon]),
         horizon,
         {**{name: table.unsqueeze(0) for name, table in tables.items()}, "Close": facts},
+        signature=carped_theory().signature,
+        names=numbered({"agent": agents}),
     )
-
-
-def name(sort: str, _: int, number: int) -> str:
-    return f"{sort}{number}"
 
 
 def cell_weights(layers: tuple[Layer, ...], model: Tables) -> Counter[tuple[int, ...]]:
@@ -95,3 +97,25 @@ def cell_weights(layers: tuple[Layer, ...], model: Tables) -> Counter[tuple[int,
                 after[(trace, time, *place, *numbers)] += weight / len(bindings)  # type: ignore[assignment]
         cells = after
     return cells
+
+
+def about(layers: tuple[Layer, ...], axes: Collection[c.Axis]) -> tuple[Layer, ...]:
+    """The layers without other axes than these, and without what guards say of others."""
+    changed: list[Layer] = []
+    for layer in layers:
+        if isinstance(layer, c.Quantifier):
+            guard: c.Formula | None = None
+            for one in conjuncts(layer.guard):
+                named = {n.axis for n in postorder(one) if isinstance(n, c.Variable)}
+                if named <= set(axes):
+                    guard = one if guard is None else c.And(guard, one)
+            bound = tuple(a for a in layer.axes if a in axes)
+            layer = replace(layer, axes=bound, guard=guard)
+        changed.append(layer)
+    return tuple(changed)
+
+
+def conjuncts(guard: c.Formula | None) -> list[c.Formula]:
+    if isinstance(guard, c.And):
+        return conjuncts(guard.left) + conjuncts(guard.right)
+    return [] if guard is None else [guard]

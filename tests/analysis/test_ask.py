@@ -20,10 +20,10 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.interpretation import Names, Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
-from tests.learn.scenes import name
+from tests.helpers import numbered
 
 THEORY = check(
     parse_theory(
@@ -53,6 +53,8 @@ def model(lengths=(4,), seed: int = 0) -> Tables:
             "Near": torch.rand(batch, 3, 3, horizon),
             "rain": torch.rand(batch, horizon),
         },
+        signature=SIGNATURE,
+        names=numbered({"s": 3}),
     )
 
 
@@ -78,14 +80,14 @@ FORMULAS = (
 def test_answers_are_those_of_evaluate(text, semantics):
     given = model((4, 2))
     threshold = 0.5 if semantics is CRISP else None
-    whole = ask(text, SIGNATURE, given, semantics, at="all", dtype=torch.float64)
+    whole = ask(text, given, semantics, at="all")
     assert whole.times == (0, 1, 2, 3)
     for trace, length in enumerate((4, 2)):
         expected = evaluate(
             text, tables(given, trace, length), semantics=semantics, at="all", threshold=threshold
         ).detach()
         torch.testing.assert_close(whole.tensor[trace, ..., :length], expected)
-        point = ask(text, SIGNATURE, given, semantics, at=1, dtype=torch.float64)
+        point = ask(text, given, semantics, at=1)
         torch.testing.assert_close(point.tensor[trace, ..., 0], expected[..., 1])
     beyond = whole.tensor[1, ..., 2:]
     assert bool((~beyond if semantics is CRISP else beyond.isnan()).all())
@@ -94,9 +96,10 @@ def test_answers_are_those_of_evaluate(text, semantics):
 
 def test_rows_name_entities_traces_and_times():
     given = model((4, 2))
-    answer = ask("Near(y, x)", SIGNATURE, given, STABLE_PRODUCT, at="all", dtype=torch.float64)
+    given = replace(given, names=replace(given.names, traces=("monday", "tuesday")))
+    answer = ask("Near(y, x)", given, STABLE_PRODUCT, at="all")
     assert [a.name for a in answer.axes] == ["y", "x"]
-    rows = list(answer.rows(name, traces=["monday", "tuesday"]))
+    rows = list(answer.rows())
     assert len(rows) == 9 * 4 + 9 * 2
     near = given.predicates["Near"]
     assert isinstance(near, torch.Tensor)
@@ -106,8 +109,8 @@ def test_rows_name_entities_traces_and_times():
     assert rows[-1] == {
         "y": "s2", "x": "s2", "trace": "tuesday", "time": 1, "value": near[1, 2, 2, 1].item(),
     }  # fmt: skip
-    late = ask("rain", SIGNATURE, given, STABLE_PRODUCT, at=3, dtype=torch.float64)
-    assert [(r["trace"], r["time"]) for r in late.rows(name)] == [(0, 3)]  # the other has ended
+    late = ask("rain", given, STABLE_PRODUCT, at=3)
+    assert [(r["trace"], r["time"]) for r in late.rows()] == [("monday", 3)]  # tuesday has ended
 
 
 def test_formulas_from_python_and_tables_of_facts():
@@ -116,19 +119,19 @@ def test_formulas_from_python_and_tables_of_facts():
     given = replace(given, predicates={**given.predicates, "Near": facts})
     x, y = dsl.variables("x y")
     (near,) = dsl.predicates("Near")
-    answer = ask(near(x, y), SIGNATURE, given, STABLE_PRODUCT, at="all")
-    torch.testing.assert_close(answer.tensor[0], facts.dense(torch.float32)[0])
+    answer = ask(near(x, y), given, STABLE_PRODUCT, at="all")
+    torch.testing.assert_close(answer.tensor[0], facts.dense(torch.float64)[0])
 
 
 def test_what_cannot_be_asked():
     given = model()
     with pytest.raises(CheckError, match="unknown predicate 'Q'"):
-        ask("Q(x)", SIGNATURE, given, STABLE_PRODUCT)
+        ask("Q(x)", given, STABLE_PRODUCT)
     for at in (4, -1, True):
         with pytest.raises(DataError, match=r"does not exist: there are 0 to 3"):
-            ask("P(x)", SIGNATURE, given, STABLE_PRODUCT, at=at)
+            ask("P(x)", given, STABLE_PRODUCT, at=at)
     with pytest.raises(BuildError, match="expected a formula"):
-        ask(3, SIGNATURE, given, STABLE_PRODUCT)  # type: ignore[arg-type]
+        ask(3, given, STABLE_PRODUCT)  # type: ignore[arg-type]
 
 
 # --- predictions -----------------------------------------------------------------------------
@@ -138,7 +141,7 @@ def test_what_cannot_be_asked():
 @pytest.mark.parametrize("lengths", [(4,), (4, 2)])
 def test_predictions_can_be_read_as_facts(tmp_path, lengths, suffix):
     given = model(lengths)
-    table = predictions(given, SIGNATURE, name)
+    table = predictions(given)
     file = tmp_path / f"predictions{suffix}"
     write_table(table, file)
     facts = read_facts([file], SIGNATURE)
@@ -156,12 +159,13 @@ def test_predictions_can_be_read_as_facts(tmp_path, lengths, suffix):
 
 
 def test_the_columns_are_those_of_facts():
-    table = predictions(model(), SIGNATURE, name, ["P", "Near"])
+    table = predictions(model(), ["P", "Near"])
     assert table.column_names == ["predicate", "arg1", "arg2", "time", "truth"]
     assert table.num_rows == 3 * 4 + 9 * 4
     first = table.slice(0, 1).to_pylist()[0]
     assert (first["predicate"], first["arg1"], first["arg2"], first["time"]) == ("P", "s0", None, 0)
-    named = predictions(model((4, 2)), SIGNATURE, name, ["Kind"], traces=["a", "b"])
+    two = replace(model((4, 2)), names=Names(("a", "b")))
+    named = predictions(two, ["Kind"])
     assert named.column("trace").to_pylist() == ["a"] * 3 + ["b"] * 3
     assert named.column("time").null_count == 6
 
@@ -170,47 +174,45 @@ def test_facts_stay_facts_and_constants_are_spread():
     given = model((4, 2))
     facts = sparse_table([[0, 0], [0, 2], [1, 1], [0, 3]], [0.5, 1.0], (1, 3, 3, 4))
     given = replace(given, predicates={"Near": facts, "P": torch.full((1, 3, 1), 0.25)})
-    rows = predictions(given, SIGNATURE, name, ["Near"]).to_pylist()
+    rows = predictions(given, ["Near"]).to_pylist()
     assert [(r["arg1"], r["time"], r["trace"], r["truth"]) for r in rows] == [
         ("s0", 0, "0", 0.5), ("s2", 3, "0", 1.0), ("s0", 0, "1", 0.5),
     ]  # fmt: skip
-    steady = predictions(given, SIGNATURE, name, ["P"])
+    steady = predictions(given, ["P"])
     assert steady.num_rows == 3 * 4 + 3 * 2
     assert set(steady.column("truth").to_pylist()) == {0.25}
     other = replace(facts, default=0.1)
     given = replace(given, predicates={"Near": other})
-    assert predictions(given, SIGNATURE, name, ["Near"]).num_rows == 9 * 4 + 9 * 2
+    assert predictions(given, ["Near"]).num_rows == 9 * 4 + 9 * 2
 
 
 def test_entities_that_a_trace_lacks_are_left_out():
     given = model((4, 2))
 
-    def some(sort: str, trace: int, number: int) -> str | None:
-        return f"{sort}{number}" if number < 3 - trace else None
-
-    rows = predictions(given, SIGNATURE, some, ["Near"]).to_pylist()
+    given = replace(given, names=Names(local={"s": (("s0", "s1", "s2"), ("s0", "s1"))}))
+    rows = predictions(given, ["Near"]).to_pylist()
     assert len(rows) == 9 * 4 + 4 * 2
     assert {r["arg2"] for r in rows if r["trace"] == "1"} == {"s0", "s1"}
-    answer = ask("Near(x, y)", SIGNATURE, given, STABLE_PRODUCT, at="all")
-    assert len(list(answer.rows(some))) == 9 * 4 + 4 * 2
-    found = violations("N1", THEORY, given, STABLE_PRODUCT, some, top=100)
+    answer = ask("Near(x, y)", given, STABLE_PRODUCT, at="all")
+    assert len(list(answer.rows())) == 9 * 4 + 4 * 2
+    found = violations(THEORY.axiom("N1"), given, STABLE_PRODUCT, top=100)
     assert {v.binding["x"] for v in found if v.trace == 1} == {"s0", "s1", "s#2"}
 
 
 def test_what_cannot_be_predicted():
     given = model()
     with pytest.raises(DataError, match="unknown predicate 'Nera'; did you mean 'Near'"):
-        predictions(given, SIGNATURE, name, ["Nera"])
+        predictions(given, ["Nera"])
     with pytest.raises(DataError, match="no predicates"):
-        predictions(given, SIGNATURE, name, [])
+        predictions(given, [])
     moving = replace(given, predicates={"Kind": torch.rand(1, 3, 4)})
     with pytest.raises(DataError, match="'Kind' is declared static, but its table has 4"):
-        predictions(moving, SIGNATURE, name, ["Kind"])
+        predictions(moving, ["Kind"])
 
 
 def test_a_file_is_complete_or_as_it_was(tmp_path, monkeypatch):
     file = tmp_path / "out.csv"
-    table = predictions(model(), SIGNATURE, name, ["P"])
+    table = predictions(model(), ["P"])
     write_table(table, file)
     before = file.read_bytes()
     assert csv.read_csv(file).num_rows == table.num_rows

@@ -10,25 +10,24 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fotltn.analysis.audit_crisp import count_cells
 
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import Kind
 from fotltn.analysis.evaluate_cells import two_valued
-from fotltn.analysis.prefix import prefix
+from fotltn.analysis.prefix import Prefix, prefix
 from fotltn.analysis.truncation import if_longer
 from fotltn.errors import DataError
-from fotltn.logic.check import check, check_formula
+from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, LTN, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
-from tests.analysis.test_violations import case
+from tests.analysis.scenes import LEARNED, about, carped, carped_theory, cell_weights
+from tests.analysis.test_violations import case, crisp_values
 from tests.helpers import random_formula
-from tests.learn.scenes import LEARNED, carped, carped_theory, cell_weights
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +91,7 @@ def test_the_values_are_those_of_the_reference():
     torch.manual_seed(1)
     tables = {n: torch.rand(scene.predicates[n].shape) for n in LEARNED}
     model = replace(scene, predicates={**scene.predicates, **tables})
-    found = audit(theory, model, STABLE_PRODUCT, learned=LEARNED, labels=scene, dtype=torch.float64)
+    found = audit(theory, model, STABLE_PRODUCT, learned=LEARNED, labels=scene)
     half = {n: torch.full_like(t, 0.5) for n, t in tables.items()}
     half_model = replace(scene, predicates={**scene.predicates, **half})
     for axiom in theory.axioms:
@@ -145,39 +144,32 @@ def test_support_of_the_scene_is_counted_by_hand(truth, of_truth):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_counts_are_those_of_brute_force(seed, monkeypatch):
-    text, formula, model = case(seed)
+    text, checked, model = case(seed)
     boolean = two_valued(model, 0.4)
-    part = prefix(formula)
+    part = prefix(checked.formula)
     if seed % 2:
         monkeypatch.setattr(sweeping, "MAX_CELLS", 7)
-    found = count_cells(part, check_formula(parse_formula(text), None).signature, boolean)
+    axiom = CheckedAxiom("N", checked.formula, 1.0, parse_formula(text))
+    theory = CheckedTheory(model.signature, (axiom,), ())
+    found = audit(theory, model, STABLE_PRODUCT, learned=["B"], threshold=0.4).axiom("N").on_model
     cells = list(cell_weights(part.layers, boolean))
-
-    def true(node, cell):
-        trace, time, *place = cell
-        by = dict(zip(part.axes, place, strict=True))
-        axes, tensor = crisp.evaluate(node, boolean)
-        return bool(tensor[(trace, *(by[a] for a in axes), time)])
-
-    wrong = [cell for cell in cells if not true(part.body, cell)]
-    assert (found.cells, found.violations) == (len(cells), len(wrong))
-    assert found.holds == bool(crisp.evaluate(formula, boolean).tensor[:, 0].all())
+    true = crisp_values(part, boolean)
+    wrong = [cell for cell in cells if not true(cell)]
+    assert (found.cells, found.violations, found.absent) == (len(cells), len(wrong), 0)
+    assert found.holds == bool(crisp.evaluate(checked.formula, boolean).tensor[:, 0].all())
     if part.rule is None:
         assert (found.support, found.confidence, found.base_rate) == (None, None, None)
         return
-    antecedent, consequent = part.rule
-    active = [cell for cell in cells if true(antecedent, cell)]
+    consequent = part.rule[1]
+    cause, effect = (crisp_values(Prefix(part.layers, side), boolean) for side in part.rule)
+    active = [cell for cell in cells if cause(cell)]
     assert found.support == len(active)
     if active:
-        kept = sum(true(consequent, cell) for cell in active)
-        assert found.confidence == pytest.approx(kept / len(active))
-    axes = crisp.evaluate(consequent, boolean).axes
-    seen = {}
-    for cell in cells:
-        by = dict(zip(part.axes, cell[2:], strict=True))
-        seen[(*cell[:2], *(by[a] for a in axes))] = true(consequent, cell)
-    if seen:
-        assert found.base_rate == pytest.approx(sum(seen.values()) / len(seen))
+        assert found.confidence == pytest.approx(sum(map(effect, active)) / len(active))
+    alone = Prefix(about(part.layers, crisp.evaluate(consequent, boolean).axes), consequent)
+    then = crisp_values(alone, boolean)
+    rate = [then(cell) for cell in cell_weights(alone.layers, boolean)]
+    assert found.base_rate == (pytest.approx(sum(rate) / len(rate)) if rate else None)
 
 
 def propositional(text: str):
@@ -255,7 +247,7 @@ def small(seed: int = 0, lengths=(4,), horizon: int = 4) -> Tables:
 
 def test_gradients_are_split_by_occurrence():
     theory, model = check(parse_theory(TEXT)), small()
-    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"])
     left, right = (
         {n: model.predicate(n).clone().requires_grad_() for n in ("P", "Q")} for _ in range(2)
     )
@@ -284,12 +276,12 @@ def test_most_of_the_gradient_to_the_antecedent_is_told():
     tables = {"P": torch.full((1, 2, 3), 0.05), "Q": torch.full((1, 2, 3), 0.9)}
     model = Tables({"s": 2}, torch.tensor([3]), 3, tables)
     theory = check(parse_theory(text))
-    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"])
     # The error is P (1 - Q): its derivatives are 0.1 and 0.05.
     assert found.axiom("N").gradient_antecedent == pytest.approx(2 / 3)
     assert Kind.GRADIENT not in kinds(found, "N")
     low = replace(model, predicates={**tables, "Q": torch.zeros(1, 2, 3)})
-    found = audit(theory, low, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    found = audit(theory, low, STABLE_PRODUCT, learned=["P", "Q"])
     assert found.axiom("N").gradient_antecedent == pytest.approx(1 / 1.05)
     assert "95% of the gradient goes to the antecedent" in said(found, "N", Kind.GRADIENT)
 
@@ -378,7 +370,7 @@ def test_violations_at_the_end_and_elsewhere_are_told_apart():
 @pytest.mark.parametrize("semantics", [STABLE_PRODUCT, LTN, PRODUCT, LOG_PRODUCT, CRISP])
 def test_several_traces_under_any_semantics(semantics):
     theory, model = check(parse_theory(TEXT)), small(2, lengths=(4, 2))
-    found = audit(theory, model, semantics, learned=["P", "Q"], dtype=torch.float64)
+    found = audit(theory, model, semantics, learned=["P", "Q"])
     crisp_model = two_valued(model, 0.5)
     for axiom in theory.axioms:
         if semantics.boolean:
@@ -397,7 +389,7 @@ def test_several_traces_under_any_semantics(semantics):
 
 def test_a_mean_antecedent_counts_each_cell_once():
     theory, model = check(parse_theory(TEXT)), small(2, lengths=(4, 2))
-    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], dtype=torch.float64)
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"])
     degree = model.predicates["P"] * model.predicates["Q"]  # type: ignore[operator]
     inside = torch.cat([degree[0].flatten(), degree[1, :, :2].flatten()])
     assert found.axiom("N1").antecedent == pytest.approx(float(inside.mean()))
@@ -418,8 +410,7 @@ def test_dense_and_sparse_tables_give_the_same():
     scene, theory = carped(cars=6, horizon=15), carped_theory()
     dense = replace(scene, predicates={**scene.predicates, "Close": scene.predicate("Close")})
     mine, theirs = (
-        audit(theory, model, STABLE_PRODUCT, learned=LEARNED, dtype=torch.float64)
-        for model in (scene, dense)
+        audit(theory, model, STABLE_PRODUCT, learned=LEARNED) for model in (scene, dense)
     )
     for a, b in zip(mine.axioms, theirs.axioms, strict=True):
         assert (a.value, a.all_half) == pytest.approx((b.value, b.all_half))

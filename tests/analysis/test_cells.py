@@ -1,4 +1,4 @@
-"""Rules, cells by name, subjects from tables, satisfactions, and all of an explanation together."""
+"""Cells of axioms, by number and by name; satisfactions; all of an explanation together."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fotltn.analysis.explain.text import text_of, written
 
-from fotltn import evaluate, parse_theory
-from fotltn.analysis.explain import (
-    Cell,
-    Subject,
-    explain,
-    find_cell,
-    influence,
-    repair,
-    rule_of,
-    satisfaction,
-    shared_rule,
-    subject_of,
-    timelines,
-    truth_over_time,
-    why,
-)
+from fotltn import evaluate
+from fotltn.analysis.ask import ask
+from fotltn.analysis.audit import audit
+from fotltn.analysis.cells import Cell, Cells, cells_of
+from fotltn.analysis.error_shares import shared_cells
+from fotltn.analysis.explain.explanation import why
+from fotltn.analysis.explain.gradients import influence
+from fotltn.analysis.explain.lines import timelines
+from fotltn.analysis.explain.repairs import repair
+from fotltn.analysis.explain.tree import explain
+from fotltn.analysis.over_time import truth_over_time
+from fotltn.analysis.rules import rules
+from fotltn.analysis.satisfaction import satisfaction
+from fotltn.analysis.text import text_of, written
+from fotltn.analysis.violations import counterexample, violations
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
-from fotltn.semantics.config import CRISP, PMean
+from fotltn.semantics.config import CRISP, PMean, Semantics
 from fotltn.semantics.config import STABLE_PRODUCT as STABLE
+from fotltn.semantics.interpretation import Names, Tables
+from fotltn.semantics.tables import interpret
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder
 from tests.random_cases import SIGNATURE, random_case
 
-THEORY = """
+THEORY = check(
+    parse_theory("""
 sort agent
 sort place
 static predicate Car(agent)
@@ -44,32 +46,34 @@ relation pairs(agent, place)
 axiom A1: forall x. G(Car(x) -> F Stop(x))
 axiom A2 weight 2: forall (x, y) in pairs. G(At(x, y) -> Stop(x))
 axiom A3: forall x. Car(x) -> Stop(x)
-"""
+""")
+)
 TABLES = {
     "Car": [1.0, 0.2],
     "Stop": [[0.1, 0.9, 0.3], [0.4, 0.0, 0.2]],
     "At": torch.arange(12).reshape(2, 2, 3) / 12,
 }
-NAMES = {"agent": ["ego", "bus"], "place": ["here", "there"]}
+NAMES = Names(("day",), {"agent": ("ego", "bus"), "place": ("here", "there")})
 PAIRS = {"pairs": torch.tensor([[0, 1], [1, 0]])}
 
 
-def made(**more) -> Subject:
-    return subject_of(parse_theory(THEORY), TABLES, entities=NAMES, relations=PAIRS, **more)
+def made(names: Names = NAMES) -> Tables:
+    return replace(interpret(THEORY.signature, TABLES, relations=PAIRS), names=names)
 
 
-def rule(name: str):
-    return rule_of(check(parse_theory(THEORY)).axiom(name))
+def cells(name: str, semantics: Semantics = STABLE, names: Names = NAMES) -> Cells:
+    return cells_of(THEORY.axiom(name), made(names), semantics)
 
 
-def test_rules_take_off_what_binds():
-    a1, a3 = rule("A1"), rule("A3")
+def test_cells_are_those_of_the_forall_and_g_that_a_formula_begins_with():
+    a1, a2, a3 = cells("A1"), cells("A2"), cells("A3")
     assert (a1.name, a1.variables, a1.timed) == ("A1", ("x",), True)
     assert text_of(a1.body) == "Car(x) -> F Stop(x)"
     assert a1.text == "forall x. G(Car(x) -> F Stop(x))"
-    assert str(a1.formula) == a1.text
-    assert (a3.timed, text_of(a3.body)) == (False, "Car(x) -> Stop(x)")
-    assert rule("A2").variables == ("x", "y")
+    assert str(a1.source) == a1.text
+    assert (a1.sizes, a1.rows, a1.columns) == ((2,), 2, 3)
+    assert (a3.timed, text_of(a3.body), a3.columns) == (False, "Car(x) -> Stop(x)", 1)
+    assert (a2.variables, a2.sizes) == (("x", "y"), (2,))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -84,9 +88,19 @@ def test_a_checked_formula_can_be_written_again(seed):
 
 
 def test_cells_are_found_by_names():
-    subject = made(traces=["day"])
-    assert find_cell(rule("A1"), subject, {"x": "bus"}, 2, "day") == Cell(0, (1,), 2)
-    assert find_cell(rule("A2"), subject, {"x": "bus", "y": "here"}) == Cell(0, (1,), 0)
+    assert cells("A1").find({"x": "bus"}, 2, "day") == Cell(0, (1,), 2)
+    assert cells("A2").find({"x": "bus", "y": "here"}) == Cell(0, (1,), 0)
+
+
+def test_cells_are_rows_and_columns_and_have_names():
+    a1, a2 = cells("A1"), cells("A2")
+    assert a1.cell(1, 2) == Cell(0, (1,), 2)
+    assert a1.binding(a1.cell(1, 2)) == {"x": "bus"}
+    assert a2.binding(Cell(0, (1,), 0)) == {"x": "bus", "y": "here"}
+    with pytest.raises(DataError, match="there is no row 2: there are 0 to 1"):
+        a1.cell(2, 0)
+    with pytest.raises(DataError, match="there is no column 3: there are 0 to 2"):
+        a1.cell(0, 3)
 
 
 @pytest.mark.parametrize(
@@ -103,58 +117,69 @@ def test_cells_are_found_by_names():
 )
 def test_cells_that_there_are_not(axiom, binding, more, message):
     with pytest.raises(DataError, match=message):
-        find_cell(rule(axiom), made(traces=["day"]), binding, **more)
+        cells(axiom).find(binding, **more)
 
 
 def test_an_axiom_that_there_is_not():
     with pytest.raises(DataError, match="no axiom 'A4'; there are 'A1', 'A2', 'A3'"):
-        rule("A4")
+        cells("A4")
 
 
-def test_names_must_fit_the_tables():
-    with pytest.raises(DataError, match="the sort 'agent' has 2 entities, but 1 names"):
-        subject_of(parse_theory(THEORY), TABLES, entities={"agent": ["ego"]}, relations=PAIRS)
-    with pytest.raises(DataError, match="a threshold lies above 0"):
-        made(threshold=0.0)
+A1 = THEORY.axiom("A1")
+WITH_THRESHOLD = {
+    "cells": lambda tables, t: cells_of(A1, tables, STABLE, t),
+    "shares": lambda tables, t: shared_cells(cells_of(A1, tables, STABLE, t)),
+    "violations": lambda tables, t: violations(A1, tables, STABLE, threshold=t),
+    "counterexample": lambda tables, t: counterexample(A1, tables, threshold=t),
+    "rules": lambda tables, t: rules([A1], tables, threshold=t, resamples=0),
+    "audit": lambda tables, t: audit(THEORY, tables, STABLE, learned=["Stop"], threshold=t),
+    "satisfaction": lambda tables, t: satisfaction(THEORY, tables, CRISP, t),
+    "ask": lambda tables, t: ask("Stop(x)", tables, CRISP, threshold=t),
+}
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.5, 1.5, math.nan])
+@pytest.mark.parametrize("call", WITH_THRESHOLD.values(), ids=WITH_THRESHOLD)
+def test_a_threshold_is_one_that_some_degrees_are_above_and_others_not(call, threshold):
+    with pytest.raises(DataError, match="a threshold lies above 0 and at most at 1"):
+        call(made(), threshold)
 
 
 def test_satisfactions_are_what_evaluate_gives():
-    subject, theory = made(p=2), check(parse_theory(THEORY))
-    found = satisfaction(theory, subject)
+    found = satisfaction(THEORY, made(), STABLE.with_p(2))
     assert [a.name for a in found] == ["A1", "A2", "A3"]
     tables = {n: torch.as_tensor(t) for n, t in TABLES.items()}
-    for axiom in theory.axioms:
-        value = evaluate(axiom.source, tables, theory=theory, p=2, relations=PAIRS)
+    for axiom in THEORY.axioms:
+        value = evaluate(axiom.source, tables, theory=THEORY, p=2, relations=PAIRS)
         assert found[axiom.name] == pytest.approx(value.item(), rel=1e-6)
     assert json.dumps(found.as_dict())
     with pytest.raises(DataError, match="no axiom 'B'"):
         found["B"]
-    assert satisfaction(theory, made(semantics=CRISP))["A1"] in (0.0, 1.0)
+    assert satisfaction(THEORY, made(), CRISP)["A1"] in (0.0, 1.0)
 
 
 def test_an_explanation_is_all_of_its_parts():
-    subject, a1 = made(), rule("A1")
-    cell = Cell(0, (0,), 2)
-    found = why(a1, subject, cell, fixed=["Car"])
-    assert found.tree == explain(a1, subject, cell)
-    assert found.timelines == timelines(a1, subject, cell)
-    assert found.influence == influence(a1, subject, cell, fixed=["Car"])
-    assert found.repair == repair(a1, subject, cell, fixed=["Car"])
+    a1, cell = cells("A1"), Cell(0, (0,), 2)
+    found = why(a1, cell, fixed=["Car"])
+    assert found.tree == explain(a1, cell)
+    assert found.timelines == timelines(a1, cell)
+    assert found.influence == influence(a1, cell, fixed=["Car"])
+    assert found.repair == repair(a1, cell, fixed=["Car"])
     assert (found.binding, found.place) == ({"x": "ego"}, "x = ego, time 2")
     shown = json.loads(json.dumps(found.as_dict()))
     assert (shown["rule"], shown["time"], shown["truth"]) == ("A1", 2, False)
     assert shown["repair"]["flips"][0]["fact"] == "Stop(ego)"
 
 
-def test_rules_with_exact_shares_keep_the_means_that_differ():
-    theory = check(parse_theory(THEORY))
-    subject = made(semantics=replace(STABLE, always=PMean(2)))
-    assert text_of(shared_rule(theory.axiom("A1"), subject).body) == "G(Car(x) -> F Stop(x))"
-    assert shared_rule(theory.axiom("A1"), made()).body == rule("A1").body
+def test_cells_with_exact_shares_keep_the_means_that_differ():
+    mixed, errors = shared_cells(
+        cells_of(THEORY.axiom("A1"), made(), replace(STABLE, always=PMean(2)))
+    )
+    assert (text_of(mixed.body), errors.p) == ("G(Car(x) -> F Stop(x))", 4)
+    assert shared_cells(cells_of(THEORY.axiom("A1"), made(), STABLE))[0].body == cells("A1").body
 
 
 def test_numbers_stand_for_entities_without_names():
-    subject = subject_of(parse_theory(THEORY), TABLES, relations=PAIRS)
-    heat = truth_over_time(rule("A1"), subject)
+    heat = truth_over_time(cells("A1", names=Names()))
     assert {row.binding["x"] for row in heat.worst(2)} == {"agent#0", "agent#1"}
     assert not math.isnan(heat.worst(1)[0].lowest)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 
 import pytest
 import torch
 
 import fotltn
-from fotltn import parse_theory
 from fotltn.analysis.ask import ask
-from fotltn.analysis.explain import (
-    Cell,
-    rule_of,
-    satisfaction,
-    subject_of,
-    truth_over_time,
-    why,
-)
+from fotltn.analysis.cells import Cell, cells_of
+from fotltn.analysis.explain.explanation import why
+from fotltn.analysis.over_time import truth_over_time
+from fotltn.analysis.satisfaction import satisfaction
 from fotltn.analysis.violations import violations
 from fotltn.logic.check import check
+from fotltn.semantics.config import STABLE_PRODUCT
+from fotltn.semantics.interpretation import Names
+from fotltn.semantics.tables import interpret
+from fotltn.syntax.load import parse_theory
 from tests.syntax.test_notebook import pixels, words
 
 THEORY = """
@@ -37,8 +37,9 @@ def theory():
 
 
 @pytest.fixture
-def subject(theory):
-    return subject_of(theory, TABLES, entities={"agent": [ODD, "bus"]})
+def tables(theory):
+    tables = interpret(theory.signature, TABLES)
+    return replace(tables, names=Names(entities={"agent": (ODD, "bus")}))
 
 
 def shown(value) -> str:
@@ -56,65 +57,61 @@ def test_a_checked_theory_is_its_declarations_and_axioms(theory):
     assert found == parse_theory(THEORY)._repr_html_()
 
 
-def test_satisfactions_are_a_table(theory, subject):
-    found = satisfaction(theory, subject)
+def test_satisfactions_are_a_table(theory, tables):
+    found = satisfaction(theory, tables, STABLE_PRODUCT)
     assert f"{found['A1']:.3f}" in shown(found)
-    assert "no axioms" in shown(satisfaction(check(parse_theory("sort s")), subject))
+    assert "no axioms" in shown(satisfaction(check(parse_theory("sort s")), tables, STABLE_PRODUCT))
 
 
-def test_an_answer_is_a_row_for_each_binding(theory, subject):
-    model, semantics = subject.tables, subject.semantics
-    over = ask("Near(x)", theory.signature, model, semantics, at="all", names=subject.names)
-    found = shown(over)
+def test_an_answer_is_a_row_for_each_binding(tables):
+    found = shown(ask("Near(x)", tables, STABLE_PRODUCT, at="all"))
     assert found.count("<img") == 2
     assert [p[3] for p in pixels(found)] == [255, 51, 0]
     assert "&lt;script&gt;" in found
-    now = shown(ask("F Near(x)", theory.signature, model, semantics))
+    unnamed = replace(tables, names=Names())
+    now = shown(ask("F Near(x)", unnamed, STABLE_PRODUCT))
     assert "agent#0" in now
     assert "<img" not in now
-    whole = shown(ask("forall x. Near(x)", theory.signature, model, semantics))
+    whole = shown(ask("forall x. Near(x)", tables, STABLE_PRODUCT))
     assert whole.count("<tr") == 2
 
 
 def test_long_answers_are_cut(theory):
-    tables = {"Near": torch.rand(80, 2), "Stop": torch.rand(80, 2)}
-    big = subject_of(theory, tables)
-    found = shown(ask("Near(x)", theory.signature, big.tables, big.semantics, at="all"))
+    big = interpret(theory.signature, {"Near": torch.rand(80, 2), "Stop": torch.rand(80, 2)})
+    found = shown(ask("Near(x)", big, STABLE_PRODUCT, at="all"))
     assert found.count("<img") == 50
     assert "30 more rows" in found
 
 
 def test_answers_of_several_traces_say_which(theory):
-    tables = {"Near": torch.rand(2, 1, 3), "Stop": torch.rand(2, 1, 3)}
-    two = subject_of(theory, tables, lengths=[3, 1])
-    answer = ask(
-        "Near(x)", theory.signature, two.tables, two.semantics, at="all", traces=("a", "b")
-    )
-    found = shown(answer)
+    predicates = {"Near": torch.rand(2, 1, 3), "Stop": torch.rand(2, 1, 3)}
+    two = interpret(theory.signature, predicates, lengths=[3, 1])
+    two = replace(two, names=Names(traces=("a", "b")))
+    found = shown(ask("Near(x)", two, STABLE_PRODUCT, at="all"))
     assert "<th" in found
     assert len(pixels(found[found.index(">b<") :])) == 1
 
 
-def test_violations_are_a_table(theory, subject):
-    found = violations("A1", theory, subject.tables, subject.semantics, subject.names)
+def test_violations_are_a_table(theory, tables):
+    found = violations(theory.axiom("A1"), tables, STABLE_PRODUCT)
     table = shown(found)
     assert table.count("<tr") == 1 + len(found)
     assert "A1: value" in table
     assert "&lt;script&gt;" in table
 
 
-def test_a_heat_map_has_a_strip_for_each_of_the_worst_rows(theory, subject):
-    heat = truth_over_time(rule_of(theory.axioms[0]), subject)
+def test_a_heat_map_has_a_strip_for_each_of_the_worst_rows(theory, tables):
+    heat = truth_over_time(cells_of(theory.axioms[0], tables, STABLE_PRODUCT))
     found = shown(heat)
     assert found.count("<img") == 2
     worst = heat.values[int(heat.order[0])]
     assert [p[3] for p in pixels(found)] == [round(255 * (1 - float(u))) for u in worst]
-    assert html.escape(rule_of(theory.axioms[0]).formula._repr_latex_()) in found
+    assert html.escape(theory.axioms[0].source._repr_latex_()) in found
     assert f"{heat.violated} of 6 cells are false" in found
 
 
-def test_an_explanation_has_tree_strips_facts_and_repair(theory, subject):
-    found = why(rule_of(theory.axioms[0]), subject, Cell(0, (0,), 0))
+def test_an_explanation_has_tree_strips_facts_and_repair(theory, tables):
+    found = why(cells_of(theory.axioms[0], tables, STABLE_PRODUCT), Cell(0, (0,), 0))
     page = shown(found)
     assert "Smallest repair:" in page
     assert "no smaller set of facts will do" in page

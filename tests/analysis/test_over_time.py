@@ -12,18 +12,20 @@ import torch
 
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis import over_time
-from fotltn.analysis.explain import Subject, explain, rule_of, truth_over_time
+from fotltn.analysis.cells import cells_of
+from fotltn.analysis.explain.tree import explain
+from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.prefix import spread
 from fotltn.analysis.violations import violations
 from fotltn.errors import DataError
-from fotltn.logic.check import CheckedAxiom, CheckedTheory, check_formula
+from fotltn.logic.check import CheckedAxiom, check_formula
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.config import GODEL as MINIMUM
 from fotltn.syntax.parse import parse_formula
-from tests.analysis.explain.common import name, world
+from tests.analysis.explain.common import world
+from tests.analysis.scenes import cell_weights
 from tests.analysis.test_violations import BODIES, PREFIXES
-from tests.learn.scenes import cell_weights
 from tests.random_cases import SIGNATURE, random_model
 
 
@@ -34,7 +36,7 @@ def case(seed: int, semantics):
     model = replace(model, relations={"pairs": model.relations["pairs"].unique(dim=0)})
     parsed = parse_formula(rng.choice(PREFIXES).format(rng.choice(BODIES)))
     axiom = CheckedAxiom("R", check_formula(parsed, SIGNATURE).formula, 1.0, parsed)
-    return axiom, Subject(SIGNATURE, model, semantics, name, dtype=torch.float64)
+    return axiom, cells_of(axiom, model, semantics)
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["at once", "in parts"])
@@ -43,23 +45,23 @@ def test_values_are_those_of_the_evaluators(seed, small, monkeypatch):
     if small:
         monkeypatch.setattr(sweeping, "MAX_CELLS", 7)
     semantics = (STABLE_PRODUCT, MINIMUM, PRODUCT, LOG_PRODUCT, CRISP)[seed % 5]
-    axiom, subject = case(seed, semantics)
-    rule, model = rule_of(axiom), subject.tables
-    heat = truth_over_time(rule, subject)
-    columns = model.horizon if rule.timed else 1
+    _, cells = case(seed, semantics)
+    model = cells.tables
+    heat = truth_over_time(cells)
+    columns = model.horizon if cells.timed else 1
     assert heat.times == tuple(range(columns))
-    shape = (model.batch, *(model.size(a) for a in rule.axes), model.horizon)
-    true = crisp.evaluate(rule.body, model, threshold=0.5)
+    shape = (model.batch, *(model.size(a) for a in cells.axes), model.horizon)
+    true = crisp.evaluate(cells.body, model, threshold=0.5)
     if semantics.boolean:
         degrees = true._replace(tensor=true.tensor.double())
     else:
-        degrees = reference.evaluate(rule.body, model, semantics, dtype=torch.float64)
+        degrees = reference.evaluate(cells.body, model, semantics, dtype=torch.float64)
         if semantics.log_space:
             degrees = degrees._replace(tensor=degrees.tensor.exp())
-    wanted = spread(degrees, rule.axes).detach().expand(shape)[..., :columns]
-    truth = spread(true, rule.axes).expand(shape)[..., :columns]
+    wanted = spread(degrees, cells.axes).detach().expand(shape)[..., :columns]
+    truth = spread(true, cells.axes).expand(shape)[..., :columns]
     counted = torch.zeros(shape, dtype=torch.bool)
-    for (trace, time, *place), weight in cell_weights(rule.whole.layers, model).items():
+    for (trace, time, *place), weight in cell_weights(cells.prefix.layers, model).items():
         counted[(trace, *place, time)] = weight > 0
     counted = counted[..., :columns]
     found = heat.values.reshape(wanted.shape).double()
@@ -75,18 +77,19 @@ def test_values_are_those_of_the_evaluators(seed, small, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_are_ranked_by_their_share_of_the_error(seed):
-    axiom, subject = case(seed, STABLE_PRODUCT)
-    heat = truth_over_time(rule_of(axiom), subject)
-    theory = CheckedTheory(SIGNATURE, (axiom,), ())
-    every = violations(
-        "R", theory, subject.tables, STABLE_PRODUCT, name, top=10**6, dtype=torch.float64
-    )
+    axiom, cells = case(seed, STABLE_PRODUCT)
+    heat = truth_over_time(cells)
+    every = violations(axiom, cells.tables, STABLE_PRODUCT, top=10**6)
     shares: dict[tuple[object, ...], float] = {}
     for v in every:
         key = (v.trace, *sorted(v.binding.items()))
         shares[key] = shares.get(key, 0.0) + v.share
     rows = heat.worst(10**6)
-    assert [row.error for row in rows] == sorted((row.error for row in rows), reverse=True)
+    for violated in (True, False):
+        errors = [row.error for row in rows if bool(row.violated) is violated]
+        assert errors == sorted(errors, reverse=True)
+    false = [row.violated > 0 for row in rows]
+    assert false == sorted(false, reverse=True)  # rows with violations come first
     for row in rows:
         key = (row.trace, *sorted(row.binding.items()))
         assert row.error == pytest.approx(shares.get(key, 0.0), abs=1e-6)
@@ -95,30 +98,29 @@ def test_rows_are_ranked_by_their_share_of_the_error(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_cell_of_the_table_is_explained_with_its_value(seed):
-    axiom, subject = case(seed, STABLE_PRODUCT)
-    rule = rule_of(axiom)
-    heat = truth_over_time(rule, subject)
+    _, cells = case(seed, STABLE_PRODUCT)
+    heat = truth_over_time(cells)
     for row in heat.worst(3):
-        cell = heat.cell(row.row, heat.times.index(row.at))
-        tree = explain(rule, subject, cell)
+        cell = cells.cell(row.row, heat.times.index(row.at))
+        tree = explain(cells, cell)
         assert tree.value == pytest.approx(row.lowest, abs=1e-6)
         assert (cell.trace, cell.time) == (row.trace, row.at)
 
 
 def test_free_variables_are_rows_and_are_read_at_all_times():
     stop = torch.rand(3, 4)
-    rule, subject = world("Stop(x)", {"Stop": stop})
-    heat = truth_over_time(rule, subject)
+    cells = world("Stop(x)", {"Stop": stop})
+    heat = truth_over_time(cells)
     torch.testing.assert_close(heat.values, stop.float())
-    rule, subject = world("forall x. Stop(x)", {"Stop": stop})
-    heat = truth_over_time(rule, subject)
+    cells = world("forall x. Stop(x)", {"Stop": stop})
+    heat = truth_over_time(cells)
     assert heat.times == (0,)
     torch.testing.assert_close(heat.values, stop[:, :1].float())
 
 
 def test_traces_are_rows_of_their_own():
-    rule, subject = world("G Stop(x)", {"Stop": torch.rand(2, 3, 4)}, lengths=[4, 2])
-    heat = truth_over_time(rule, subject)
+    cells = world("G Stop(x)", {"Stop": torch.rand(2, 3, 4)}, lengths=[4, 2])
+    heat = truth_over_time(cells)
     assert [row.trace for row in heat.worst(6)].count(1) == 3
     assert set(heat.of_trace(1).tolist()) == {3, 4, 5}
     assert heat.values[3:, 2:].isnan().all()
@@ -128,34 +130,34 @@ def test_traces_are_rows_of_their_own():
 
 def test_bytes_and_plain_data():
     stop = torch.tensor([[0.0, 0.5, 1.0], [1.0, 1.0, 1.0]])
-    rule, subject = world("forall x where A(x). G Stop(x)", {"Stop": stop, "A": torch.ones(2)})
-    heat = truth_over_time(rule, subject)
+    cells = world("forall x where A(x). G Stop(x)", {"Stop": stop, "A": torch.ones(2)})
+    heat = truth_over_time(cells)
     assert heat.bytes(heat.order) == bytes([0, 127, 254, 254, 254, 254])
     shown = json.loads(json.dumps(heat.as_dict(top=1)))
     assert shown["worst"][0]["binding"] == {"x": "agent0"}
     assert shown["worst"][0]["values"] == [0.0, 0.5, 1.0]
     assert shown["worst"][0]["truth"] == [False, True, True]
     assert (shown["rows"], shown["count"], shown["violated"]) == (2, 6, 1)
-    rule, subject = world("forall x where A(x). G Stop(x)", {"Stop": stop, "A": [1.0, 0.0]})
-    heat = truth_over_time(rule, subject)
+    cells = world("forall x where A(x). G Stop(x)", {"Stop": stop, "A": [1.0, 0.0]})
+    heat = truth_over_time(cells)
     assert (heat.order.tolist(), heat.bytes([1])) == ([0], bytes([255] * 3))
 
 
 def test_infinite_errors_share_all():
     stop = torch.tensor([[0.0, 0.5], [0.5, 0.5]])
-    rule, subject = world("forall x. G Stop(x)", {"Stop": stop}, semantics=PRODUCT)
-    heat = truth_over_time(rule, subject)
+    cells = world("forall x. G Stop(x)", {"Stop": stop}, semantics=PRODUCT)
+    heat = truth_over_time(cells)
     assert [row.error for row in heat.worst(2)] == [1.0, 0.0]
     assert not any(math.isnan(row.error) for row in heat.worst(2))
 
 
 def test_what_does_not_exist_or_is_too_large_is_refused(monkeypatch):
-    rule, subject = world("forall x. G Stop(x)", {"Stop": torch.rand(3, 4)})
-    heat = truth_over_time(rule, subject)
+    cells = world("forall x. G Stop(x)", {"Stop": torch.rand(3, 4)})
+    heat = truth_over_time(cells)
     with pytest.raises(DataError, match="there is no row 3"):
         heat.row(3)
     with pytest.raises(DataError, match="there is no column 4"):
-        heat.cell(0, 4)
+        cells.cell(0, 4)
     monkeypatch.setattr(over_time, "MAX_CELLS", 11)
     with pytest.raises(DataError, match="has 12 cells of bindings and times; at most 11"):
-        truth_over_time(rule, subject)
+        truth_over_time(cells)

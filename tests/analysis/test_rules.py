@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from fotltn import DataError, check, parse_theory
+from fotltn import DataError, check
 from fotltn.analysis.bootstrap import Draws, estimate, ratio
 from fotltn.analysis.rules import rules
-from fotltn.analysis.truncation import reach
 from fotltn.logic.check import check_formula
+from fotltn.logic.span import reach
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 
 THEORY = check(
@@ -60,7 +61,7 @@ class Scene:
             for b, y, t in itertools.product(range(batch), range(PEDS), range(HORIZON))
         }
 
-    def model(self) -> Tables:
+    def tables(self, *, presence: bool = False) -> Tables:
         def tensor(cells, *shape):
             return torch.tensor([*cells.values()], dtype=torch.float64).reshape(*shape)
 
@@ -76,17 +77,15 @@ class Scene:
                 "Known": tensor(self.known, batch, PEDS, 1),
             },
             relations={"pairs": torch.tensor(PAIRS)},
+            signature=THEORY.signature,
+            present={"ped": tensor(self.here, batch, PEDS, HORIZON).bool()} if presence else {},
         )  # fmt: skip
 
-    def present(self):
-        cells = torch.tensor([*self.here.values()]).reshape(len(LENGTHS), PEDS, HORIZON)
-        return {"ped": cells}
 
-
-def counted(scene, names=None, **options):
-    given = [a for a in THEORY.axioms if names is None or a.name in names]
-    found = rules(given, THEORY.signature, scene.model(), **{"resamples": 0, **options})
-    return {rule.name: rule for rule in found}
+def counted(scene, names=None, *, presence=False, **options):
+    axioms = [a for a in THEORY.axioms if names is None or a.name in names]
+    strengths = rules(axioms, scene.tables(presence=presence), **{"resamples": 0, **options})
+    return {rule.name: rule for rule in strengths}
 
 
 def sums(cells):
@@ -116,7 +115,7 @@ def test_two_kinds_of_entities_and_a_weak_next(seed, presence):
     def stops(b, x, t):
         return scene.stop[b, x, t + 1] if t + 1 < LENGTHS[b] else 1.0
 
-    found = counted(scene, ["A1"], present=scene.present() if presence else None)["A1"]
+    found = counted(scene, ["A1"], presence=presence)["A1"]
     for strength, ahead in ((found.whole, 0), (found.uncut, 1)):
         cells = [
             (b, x, y, t)
@@ -138,6 +137,8 @@ def test_two_kinds_of_entities_and_a_weak_next(seed, presence):
               if t < LENGTHS[b] and scene.known[b, y] and here[b, y, t]
               and scene.cross[b, y, t] * scene.close[b, x, y, t]}  # fmt: skip
     assert found.whole.traces == len(active)
+    known = [(b, y, t) for b, t in times() for y in range(PEDS) if scene.known[b, y]]
+    assert found.absent == CARS * sum(not here[cell] for cell in known)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -148,13 +149,21 @@ def test_one_kind_whose_base_rate_is_where_it_is_present(seed):
         seen = range(t, min(t + 3, LENGTHS[b]))
         return max(1 - scene.cross[b, y, s] for s in seen)
 
-    found = counted(scene, ["A2"], present=scene.present())["A2"]
+    found = counted(scene, ["A2"], presence=True)["A2"]
+
+    def seen(b, y, t):
+        return any(scene.here[b, y, s] for s in range(t, min(t + 3, LENGTHS[b])))
+
     for strength, ahead in ((found.whole, 0), (found.uncut, 2)):
-        cells = [(b, y, t) for b, t in times(ahead) for y in range(PEDS) if scene.here[b, y, t]]
+        every = [(b, y, t) for b, t in times(ahead) for y in range(PEDS) if scene.known[b, y]]
+        cells = [cell for cell in every if scene.here[cell]]  # the antecedent asks about now
         support, held = sums((scene.cross[c], ends(*c)) for c in cells)
         assert strength.support == support
         assert strength.confidence.value == pytest.approx(held / support)
-        assert strength.base_rate.value == pytest.approx(share(ends(*c) for c in cells))
+        base = share(ends(*c) for c in every if seen(*c))  # the consequent about the window
+        assert strength.base_rate.value == pytest.approx(base)
+        if ahead == 0:
+            assert found.absent == len(every) - len(cells)
 
 
 def test_a_consequent_that_looks_to_the_end_has_no_cells_without_it():
@@ -177,10 +186,12 @@ def test_rules_without_an_antecedent_have_the_share_of_cells():
 
 def test_pairs_of_a_relation():
     scene = Scene(3)
-    found = counted(scene, ["A6"], present=scene.present())["A6"].whole
+    found = counted(scene, ["A6"], presence=True)["A6"].whole
     cells = [(b, x, y, t) for b, t in times() for x, y in PAIRS if scene.here[b, y, t]]
     support, held = sums((scene.close[b, x, y, t], scene.stop[b, x, t]) for b, x, y, t in cells)
     assert (found.support, found.confidence.value) == (support, pytest.approx(held / support))
+    base = share(scene.stop[b, x, t] for b, x, _, t in cells)  # of the pairs, with all in them
+    assert found.base_rate.value == pytest.approx(base)
 
 
 def test_guards_that_speak_of_nothing_else_hold_for_the_base_rate_too():
@@ -196,7 +207,7 @@ def test_guards_that_speak_of_nothing_else_hold_for_the_base_rate_too():
 def test_degrees_are_summed(seed):
     scene = Scene(seed, graded=True)
     scene.known = {key: float(value > 0) for key, value in scene.known.items()}
-    found = counted(scene, ["A1"], present=scene.present(), semantics=GODEL)["A1"].whole
+    found = counted(scene, ["A1"], presence=True, semantics=GODEL)["A1"].whole
 
     def stops(b, x, t):
         return scene.stop[b, x, t + 1] if t + 1 < LENGTHS[b] else 1.0
@@ -210,15 +221,15 @@ def test_degrees_are_summed(seed):
     assert found.confidence.value == pytest.approx(held / support)
     base = share(stops(b, x, t) for b, t in times() for x in range(CARS))
     assert found.base_rate.value == pytest.approx(base)
-    product = counted(scene, ["A1"], present=scene.present(), semantics=STABLE_PRODUCT)["A1"].whole
+    product = counted(scene, ["A1"], presence=True, semantics=STABLE_PRODUCT)["A1"].whole
     wanted = sum(scene.cross[b, y, t] * scene.close[b, x, y, t] for b, x, y, t in cells)
     assert product.support == pytest.approx(wanted)
 
 
 def test_degrees_of_crisp_facts_are_counts():
     scene = Scene(5)
-    given = {"present": scene.present(), "resamples": 50}
-    crisp, graded = counted(scene, **given), counted(scene, semantics=GODEL, **given)
+    options = {"presence": True, "resamples": 50}
+    crisp, graded = counted(scene, **options), counted(scene, semantics=GODEL, **options)
     for name, rule in crisp.items():
         assert _flat(graded[name].as_dict()) == pytest.approx(_flat(rule.as_dict()), nan_ok=True)
 
@@ -247,9 +258,9 @@ def test_some_traces():
 
 def test_many_entities_are_counted_a_part_at_a_time(monkeypatch):
     scene = Scene(8)
-    whole = counted(scene, present=scene.present())
+    whole = counted(scene, presence=True)
     monkeypatch.setattr("fotltn.analysis.evaluate_cells.MAX_CELLS", 1)
-    assert counted(scene, present=scene.present()) == whole
+    assert counted(scene, presence=True) == whole
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import typer.main
 from typer.testing import CliRunner
 
 import fotltn
-from fotltn import SEMANTICS, evaluate, load_theory
+from fotltn import SEMANTICS, evaluate
 from fotltn.cli.main import app
 from fotltn.grounding import dense
+from fotltn.syntax.load import load_theory
 from tests.cli.conftest import EXAMPLE, THEORY
 
 APPENDIX = ["eval", str(EXAMPLE / "theory.fot"), "--facts", str(EXAMPLE / "facts.csv")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fotltn import load_model, load_theory, parse_theory
+from fotltn import load_model
 from fotltn.errors import DataError, ParseError
 from fotltn.files import ROOT
 from fotltn.learn.store import read_folder, write_folder
@@ -12,6 +12,7 @@ from fotltn.project.find import find_model
 from fotltn.project.model import model_of
 from fotltn.project.rules import of_project
 from fotltn.project.world import read_world
+from fotltn.syntax.load import load_theory, parse_theory
 from tests.project.common import THEORY, changed, project
 
 SECRET = "root:x:0:0:very secret\n"
@@ -139,7 +140,7 @@ def test_tables_outside_a_project_are_read_with_a_warning(tmp_path, monkeypatch)
         "facts.csv", "agents.csv", "places.csv"
     ]  # fmt: skip
     assert all(w.span is not None and w.span.line == 7 for w in found)
-    assert any("outside its folder" in w.message for w in of_project(folder).warnings)
+    assert any("outside its folder" in w.message for w in of_project(folder).fact_warnings)
     assert told(read_config(folder, data=tmp_path / "tables")) == [], "the user says where"
     monkeypatch.setenv(ROOT, str(tmp_path))
     assert told(read_config(folder)) == []

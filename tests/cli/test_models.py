@@ -183,7 +183,7 @@ def test_query_over_all_times(call):
 
 def test_query_sorted_by_value(call):
     model = load_model("scene/model")
-    cells: list[dict[str, Any]] = list(model.ask("Crossing(x)", at="all").rows(model.facts.name))
+    cells: list[dict[str, Any]] = list(model.ask("Crossing(x)", at="all").rows())
     best = sorted(cells, key=lambda c: -c["value"])[:4]
     found = json.loads(
         call("query", "scene", "Crossing(x)", "--at", "all", "--top", 4, "--json").out

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from fotltn import check, parse_theory
+from fotltn import check
 from fotltn.grounding.facts import Facts, read_facts
+from fotltn.syntax.load import parse_theory
 
 THEORY = check(
     parse_theory(

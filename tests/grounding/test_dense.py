@@ -109,7 +109,7 @@ def test_facts_mean_what_tensors_mean(tmp_path, text, name):
     assert dict(zip(facts.traces, facts.lengths, strict=True)) == LENGTHS
     checked = check_formula(parse_formula(text), SIGNATURE)
     model = interpretation(facts, SIGNATURE)
-    value = evaluate_core(checked.formula, model, SEMANTICS[name], dtype=torch.float64)
+    value = evaluate_core(checked.formula, model, SEMANTICS[name])
     found = present(value, checked.free, model, at="all", batched=True)
     wanted = evaluate(text, theory=THEORY, semantics=name, at="all", **by_hand(facts, known))
     assert found.shape[0] == 3

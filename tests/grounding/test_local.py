@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import DataError, check, parse_theory
+from fotltn import DataError, check
 from fotltn.evaluation import evaluate_core, present
 from fotltn.grounding.dense import interpretation, presence
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import CRISP
 from fotltn.semantics.interpretation import Tables
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 
 SIGNATURE = check(
@@ -183,7 +184,7 @@ def test_guarded_formulas_see_only_the_entities_of_their_trace(text, seed):
 
     def truth(facts: Facts) -> torch.Tensor:
         model: Tables = interpretation(facts, signature)
-        value = evaluate_core(formula, model, CRISP, dtype=torch.float64)
+        value = evaluate_core(formula, model, CRISP)
         return present(value, (), model, at="all", batched=True)
 
     facts = read(clips(seed), local=["ped"])

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import DataError, check, parse_theory
+from fotltn import DataError, check
 from fotltn.grounding.dense import interpretation, present
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.wide import Wide, read_wide
+from fotltn.syntax.load import parse_theory
 
 SIGNATURE = check(
     parse_theory(

@@ -9,10 +9,11 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 
-from fotltn import DataError, check, parse_theory
+from fotltn import DataError, check
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.features import Features
 from fotltn.grounding.wide import Entity, Wide, read_wide
+from fotltn.syntax.load import parse_theory
 
 SIGNATURE = check(
     parse_theory(

@@ -14,7 +14,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.errors import Severity
-from fotltn.learn import folders
+from fotltn.learn import store
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
 from fotltn.learn.fit import fit
 from fotltn.learn.store import MANIFEST, WEIGHTS, write_folder
@@ -135,14 +135,14 @@ def test_one_of_a_later_version_is_kept_and_nothing_is_trained(tmp_path, step):
 def test_one_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, monkeypatch, error):
     for number in (1, 2):
         write(tmp_path, number)
-    before, real = tree(tmp_path), folders.read_file
+    before, real = tree(tmp_path), store.read_file
 
     def read_file(path, **options):
         if path == tmp_path / "step-000002" / WEIGHTS:
             raise error
         return real(path, **options)
 
-    monkeypatch.setattr(folders, "read_file", read_file)
+    monkeypatch.setattr(store, "read_file", read_file)
     with pytest.raises(DataError, match=r"cannot read .*(Permission denied|not fit into memory)"):
         fit(tasks.task(), checkpoints=tmp_path)
     assert tree(tmp_path) == before

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fotltn import DataError
-from fotltn.analysis.evaluate_cells import axiom_values
+from fotltn.evaluation import axiom_values
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
 from fotltn.learn.batches import Batches
@@ -241,9 +241,7 @@ def test_values_over_all_traces_are_those_of_an_audit():
             formulas = {a.name: a.formula for a in theory.axioms}
             with torch.no_grad():
                 model = task.grounding()
-                found = axiom_values(
-                    formulas, theory.signature, model, semantics, dtype=torch.float64
-                )
+                found = axiom_values(formulas, model, semantics)
             for name, value in found.items():
                 assert epoch.values[name] == pytest.approx(float(value), abs=1e-9)
 

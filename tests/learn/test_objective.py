@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from fotltn import DataError
-from fotltn.analysis.evaluate_cells import axiom_values
 from fotltn.analysis.metrics import kb_sat, satisfaction
+from fotltn.evaluation import axiom_values
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
 from fotltn.learn.objective import (
@@ -164,7 +164,7 @@ def test_traces_count_like_axioms_and_as_an_audit_counts_them(p):
     own = axiom_loss(Objective(p=constant(p)), values, weights, 0).item()
     theory = found.axioms.theory
     formulas = {a.name: a.formula for a in theory.axioms}
-    each = axiom_values(formulas, theory.signature, model, semantics, dtype=torch.float64)
+    each = axiom_values(formulas, model, semantics)
     audited = satisfaction(
         {n: v.item() for n, v in each.items()},
         p=p,

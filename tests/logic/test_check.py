@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from fotltn import check, check_formula, evaluate, parse_formula, parse_theory
+from fotltn import check, check_formula, evaluate, parse_formula
 from fotltn.errors import CheckError, Diagnostic
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.load import parse_theory
 from fotltn.tree import postorder
 
 ONE = "sort s\npredicate P(s), Near(s, s), p\n"

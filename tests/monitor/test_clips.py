@@ -33,7 +33,7 @@ def test_final_verdicts_are_those_of_the_crisp_evaluator_on_every_clip_and_axiom
     facts, theory = world().facts, world().theory
     truth = interpretation(facts, theory.signature, dtype=torch.float64)
     formulas = {a.name: a.formula for a in theory.axioms}
-    offline = evaluate_all(formulas, truth, CRISP, dtype=torch.float64, threshold=0.5)
+    offline = evaluate_all(formulas, truth, CRISP, threshold=0.5)
     seen = set()
     monitor: Monitor | None = None
     for clip in range(len(facts.traces)):

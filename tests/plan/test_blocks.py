@@ -137,7 +137,7 @@ def test_random_cases_in_blocks(monkeypatch):
         case = random_case(seed)
         if case.at != 0 or case.checked.free or case.model.batch < 2:
             continue
-        signature = as_given(case.checked.signature, case.model)
+        signature = as_given({"f": case.checked.formula}, case.model)
         made = compile_formulas({"f": case.checked.formula}, signature, case.semantics)
         try:
             wanted = reference.evaluate(

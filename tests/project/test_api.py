@@ -55,7 +55,7 @@ def test_tables_in_memory_are_as_good_as_files(scene, tmp_path):
     text = (scene / "theory.fot").read_text()
     for theory, facts in (
         (text, frame),
-        (fotltn.parse_theory(text), [frame.slice(0, 50), frame.slice(50)]),
+        (fotltn.parse(text), [frame.slice(0, 50), frame.slice(50)]),
         (str(scene / "theory.fot"), frame.to_pydict()),
     ):
         model = fotltn.train(theory, facts=facts, learn=["Stop"], training=FEW)

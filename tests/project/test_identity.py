@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fotltn.errors import DataError
+from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.learn.batches import Batches
 from fotltn.learn.objective import Objective
 from fotltn.learn.schedule import Schedule
@@ -22,7 +22,7 @@ from fotltn.project import config as config_module
 from fotltn.project import data as data_module
 from fotltn.project.config import WITHOUT_EFFECT, Config, SplitConfig, lasting, read_config
 from fotltn.project.data import MeasureConfig
-from fotltn.project.train import InterruptedTrainingError, train
+from fotltn.project.train import train
 from tests.project.common import changed, config, project, same
 
 pytestmark = pytest.mark.reliability

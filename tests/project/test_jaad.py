@@ -196,8 +196,7 @@ def test_all_clips_at_once_are_what_each_is_alone(folder, semantics, monkeypatch
     threshold = 0.5 if semantics.boolean else None
 
     def values(one: Tables) -> dict[str, Value]:
-        kind = torch.float64
-        return evaluate_all(formulas, one, semantics, dtype=kind, at=0, threshold=threshold)
+        return evaluate_all(formulas, one, semantics, at=0, threshold=threshold)
 
     with torch.no_grad():
         whole = values(model)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fotltn import DataError, LimitError, check, load_theory
+from fotltn import DataError, LimitError, check
 from fotltn.analysis.metrics import kb_sat
 from fotltn.engine import compile_formulas
 from fotltn.grounding.dense import interpretation
@@ -15,6 +15,7 @@ from fotltn.project.scene import THEORY as FILE
 from fotltn.project.scene import facts, generate, write
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.crisp import evaluate as crisp_value
+from fotltn.syntax.load import load_theory
 
 #: As the smaller data set of the paper.
 SIZE = (50, 50, 100)

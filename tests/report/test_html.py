@@ -168,7 +168,7 @@ def test_content_for_machines_is_plain(content, model):
     assert found["axioms"][0]["worst"]["violations"][0]["trace"] in (0, 1)
     assert set(found["curves"]) == set(content.curves())
     assert found["size"]["traces"] == 2
-    assert fotltn.parse_theory(found["theory"]) == content.theory
+    assert fotltn.parse(found["theory"]) == content.theory
 
 
 def test_the_area_under_a_curve_is_the_metric(content):

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from fotltn import check, load_theory
+from fotltn import check
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import split
+from fotltn.syntax.load import load_theory
 from reproduction.deliveries.world import LEARNED, RATES, World, facts, noisy
 from reproduction.deliveries.world import THEORY as FILE
 from reproduction.paper.bayes import SMALLEST_RATE

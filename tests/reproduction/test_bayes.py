@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from fotltn import DataError, check, load_theory
+from fotltn import DataError, check
 from fotltn.analysis.metrics import pr_auc
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
 from fotltn.project.scene import LEARNED, THEORY, Size, generate, write
+from fotltn.syntax.load import load_theory
 from reproduction.paper.bayes import SMALLEST_RATE, limits, posterior, posteriors, scores
 from tests.reproduction.crossing_sets import every_set
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fotltn.learn.audit_crisp import count_cells
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
 from fotltn.analysis.audit import audit
-from fotltn.analysis.evaluate_cells import axiom_values, two_valued
+from fotltn.analysis.cells import cells_of
+from fotltn.analysis.counts import count
 from fotltn.analysis.metrics import kb_sat
-from fotltn.analysis.prefix import prefix
+from fotltn.evaluation import axiom_values
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import STABLE_PRODUCT
 from reproduction.paper.many import Trained, records, run_many
@@ -47,15 +47,15 @@ def test_violations_are_those_that_an_audit_counts(tiny):
     written = records(work, made_up(tables, len(CELLS)), 1.0)
     theory = work.world.theory
     for number, found in enumerate(written):
-        crisp = two_valued(one_trace(work, tables, number), 0.5)
+        alone = one_trace(work, tables, number)
         for axiom in theory.axioms:
-            counted = count_cells(prefix(axiom.formula), theory.signature, crisp)
-            rate = counted.violations / counted.cells
+            counts, _ = count(cells_of(axiom, alone, STABLE_PRODUCT))
+            rate = (counts.support - counts.held).sum() / counts.cells.sum()
             assert found["violations"][axiom.name] == pytest.approx(rate, abs=1e-12), axiom.name
-        whole = audit(
-            theory, one_trace(work, tables, number), STABLE_PRODUCT, learned=LEARNED,
-            dtype=torch.float64,
-        )  # fmt: skip
+        whole = audit(theory, alone, STABLE_PRODUCT, learned=LEARNED)
+        assert [found["violations"][a.name] for a in whole.axioms] == pytest.approx(
+            [a.on_model.violations / a.on_model.cells for a in whole.axioms], abs=1e-12
+        )
         assert found["axioms"] == pytest.approx({a.name: a.value for a in whole.axioms})
         assert found["violation_rate"] == pytest.approx(np.mean(list(found["violations"].values())))
     assert any(0 < rate < 1 for rate in written[2]["violations"].values())
@@ -90,9 +90,7 @@ def test_satisfaction_and_scores_of_a_record(tiny):
     formulas = {a.name: a.formula for a in work.world.theory.axioms}
     for number, found in enumerate(records(work, made_up(tables, len(CELLS)), 2.0)):
         model = one_trace(work, tables, number)
-        values = axiom_values(
-            formulas, work.world.theory.signature, model, STABLE_PRODUCT, dtype=torch.float64
-        )
+        values = axiom_values(formulas, model, STABLE_PRODUCT)
         assert found["axioms"] == pytest.approx({n: float(v) for n, v in values.items()})
         assert found["kb_sat"] == pytest.approx(kb_sat(list(found["axioms"].values())).value)
         test = facts_of(work.runs[number], READING)[1]

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 import fotltn
-from fotltn import SEMANTICS, Semantics, parse_theory
+from fotltn import SEMANTICS, Semantics
 from fotltn.semantics import aggregate, connectives, logspace
 from fotltn.semantics.config import Implication, Negation, TConorm, TNorm
 from fotltn.syntax import formula as f
+from fotltn.syntax.load import parse_theory
 from tests.helpers import EVERY, random_formula
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import parse_theory
 from fotltn.semantics.config import (
     GODEL,
     GODEL_RESIDUAL,
@@ -24,6 +23,7 @@ from fotltn.semantics.config import (
     TNorm,
 )
 from fotltn.semantics.laws import Law, laws
+from fotltn.syntax.load import parse_theory
 from tests.helpers import evaluate
 
 FOLDS: Any = {"exists": Fold(), "forall": Fold(), "eventually": Fold(), "always": Fold()}

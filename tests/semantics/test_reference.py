@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import SEMANTICS, DataError, Semantics, parse_theory
+from fotltn import SEMANTICS, DataError, Semantics
 from fotltn.semantics.config import (
     GODEL,
     Fold,
@@ -20,6 +20,7 @@ from fotltn.semantics.config import (
     TConorm,
     TNorm,
 )
+from fotltn.syntax.load import parse_theory
 from fotltn.tree import depth
 from tests.helpers import evaluate
 from tests.semantics.scalar import degree

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn import check, parse_theory
+from fotltn import check
 from fotltn.syntax import formula as f
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import Temporal
 from tests.helpers import EVERY, random_formula
 from tests.semantics.textbook import Table, World

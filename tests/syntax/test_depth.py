@@ -9,10 +9,11 @@ import sys
 import pytest
 import torch
 
-from fotltn import check, check_formula, evaluate, load_theory, parse_formula, parse_theory, show
+from fotltn import check, check_formula, evaluate, parse_formula, show
 from fotltn.errors import LimitError, ParseError
 from fotltn.logic import core as c
 from fotltn.syntax import formula as f
+from fotltn.syntax.load import load_theory, parse_theory
 from fotltn.syntax.parse import MAX_CHARACTERS
 from fotltn.tree import depth, postorder
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fotltn import dsl, parse_formula, parse_theory
+from fotltn import dsl, parse_formula
 from fotltn.errors import BuildError
 from fotltn.syntax import formula as f
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import STRICT, Temporal
 from fotltn.syntax.parse import parse_term
 

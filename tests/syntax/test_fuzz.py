@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from fotltn import check, check_formula, parse_formula, parse_theory, show, show_theory
+from fotltn import check, check_formula, parse_formula, show, show_theory
 from fotltn.errors import FotError
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_term
 from tests.syntax import grow
 

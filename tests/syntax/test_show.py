@@ -12,10 +12,11 @@ from dataclasses import is_dataclass
 import pytest
 from hypothesis import given, settings
 
-from fotltn import parse_formula, parse_theory, show, show_theory
+from fotltn import parse_formula, show, show_theory
 from fotltn.errors import BuildError
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import STRICT, Temporal
 from fotltn.syntax.parse import parse, parse_term
 from fotltn.syntax.show import STYLES, Style, quote

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fotltn import load_theory, parse_theory, save_theory
 from fotltn.errors import BuildError, DataError, Diagnostic, FotError, ParseError
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.load import load_theory, parse_theory, save_theory
 
 p, q = f.Atom("p"), f.Atom("q")
 

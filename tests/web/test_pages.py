@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from fotltn.analysis.audit_crisp import count_cells
 
-from fotltn.analysis.evaluate_cells import axiom_values, two_valued
-from fotltn.analysis.explain import rule_of
-from fotltn.analysis.prefix import prefix
+from fotltn.analysis.counts import count
 from fotltn.analysis.violations import violations
 from fotltn.errors import LimitError
+from fotltn.evaluation import axiom_values
 from fotltn.logic.check import check_formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.web import budget
@@ -78,33 +75,26 @@ def test_the_theory_says_what_the_library_says(client, facts):
     found = get(client, "/")
     while not found["complete"]:
         found = get(client, "/")
-    subject = facts.subject
-    boolean = two_valued(subject.tables, 0.5)
     assert [a["axiom"] for a in found["axioms"]] == [a.name for a in facts.theory.axioms]
     for one, axiom in zip(found["axioms"], facts.theory.axioms, strict=True):
         (value,) = one["values"]
-        wanted = axiom_values(
-            {"": axiom.formula}, subject.signature, subject.tables, subject.semantics,
-            dtype=subject.dtype,
-        )[""]  # fmt: skip
-        crisp = count_cells(prefix(axiom.formula), subject.signature, boolean)
+        wanted = axiom_values({"": axiom.formula}, facts.tables, facts.semantics)[""]
+        counts, _ = count(facts.cells(axiom))
+        violated = (counts.support - counts.held).sum()
         assert one["text"] == str(axiom.source)
         assert value["value"] == pytest.approx(float(wanted), abs=1e-9)
-        assert (value["count"], value["violated"]) == (crisp.cells, crisp.violations)
+        assert (value["count"], value["violated"]) == (counts.cells.sum(), violated)
     assert found["inspected"][0]["entities"] == {"agent": 3, "place": 1}
 
 
 def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
     for visitor, inspected in ((client, facts), (pair, models[0])):
-        subject = inspected.subject
         for one in get(visitor, "/")["axioms"]:
             get(visitor, f"/axiom/{one['axiom']}")  # now it is computed
         for one in get(visitor, "/")["axioms"]:
             worst = one["values"][0]["worst"]
-            found = violations(
-                one["axiom"], inspected.theory, subject.tables, subject.semantics,
-                inspected.facts.name, top=1, dtype=subject.dtype,
-            )  # fmt: skip
+            axiom = inspected.theory.axiom(one["axiom"])
+            found = violations(axiom, inspected.tables, inspected.semantics, top=1)
             if not len(found) or found[0].value >= 1 - 1e-6:
                 continue
             assert worst is not None, one["axiom"]
@@ -114,8 +104,7 @@ def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
 
 
 def test_the_worst_row_holds_the_worst_violation(client, facts):
-    wanted = violations("Stops", facts.theory, facts.subject.tables, facts.subject.semantics,
-                        facts.facts.name, top=1)[0]  # fmt: skip
+    wanted = violations(facts.theory.axiom("Stops"), facts.tables, facts.semantics, top=1)[0]
     found = get(client, "/axiom/Stops")
     worst = found["rows"][0]
     assert (worst["binding"], worst["at"]) == (wanted.binding, wanted.time)
@@ -193,10 +182,8 @@ def test_names_are_escaped(client):
     "text", ["forall x. G(Stop(x) -> rain)", "F rain", "exists x. Stop(x)", "∀x. □ Car(x)"]
 )
 def test_a_closed_formula_has_the_librarys_value(client, facts, text):
-    subject = facts.subject
-    checked = check_formula(parse_formula(text), subject.signature)
-    wanted = axiom_values({"": checked.formula}, subject.signature, subject.tables,
-                          subject.semantics, dtype=torch.float64)[""]  # fmt: skip
+    checked = check_formula(parse_formula(text), facts.theory.signature)
+    wanted = axiom_values({"": checked.formula}, facts.tables, facts.semantics)[""]
     found = get(client, "/formula", text=text)
     assert found["value"] == pytest.approx(float(wanted), abs=1e-9)
 
@@ -246,14 +233,14 @@ def test_a_formula_that_is_too_large_is_refused_with_what_it_needs(facts):
 
 
 def test_a_formula_that_would_take_too_long_is_refused(facts, monkeypatch):
-    rule = rule_of(check_formula(parse_formula("exists y, z. Stop(y) & Stop(z) & Stop(x)"),
-                                 facts.theory.signature))  # fmt: skip
-    check_cost(rule, facts.subject, 2**20)
+    parsed = parse_formula("exists y, z. Stop(y) & Stop(z) & Stop(x)")
+    cells = facts.cells(check_formula(parsed, facts.theory.signature))
+    check_cost(cells, 2**20)
     monkeypatch.setattr(budget, "MAX_OPERATIONS", 100)
     with pytest.raises(LimitError, match=r"needs about [\d,]+ operations; at most 100 are made"):
-        check_cost(rule, facts.subject, 2**20)
+        check_cost(cells, 2**20)
     with pytest.raises(LimitError, match="bytes for its parts, more than the budget of 300;"):
-        check_cost(rule, facts.subject, 300)
+        check_cost(cells, 300)
 
 
 # --- predicates and two models ----------------------------------------------------------------
@@ -287,13 +274,14 @@ def test_two_models_are_compared(pair, models):
     assert found["comparable"] is True
     for one in found["axioms"]:
         values = [
-            axiom_values({"": a.formula}, m.subject.signature, m.subject.tables,
-                         m.subject.semantics, dtype=m.subject.dtype)[""].item()
-            for m in models for a in m.theory.axioms if a.name == one["axiom"]
-        ]  # fmt: skip
+            axiom_values({"": a.formula}, m.tables, m.semantics)[""].item()
+            for m in models
+            for a in m.theory.axioms
+            if a.name == one["axiom"]
+        ]
         assert one["values"] == pytest.approx(values, abs=1e-6)
         assert one["difference"] == pytest.approx(values[1] - values[0], abs=1e-6)
-    tables = [m.subject.tables.predicate("Stop") for m in models]
+    tables = [m.tables.predicate("Stop") for m in models]
     stop = next(p for p in found["predicates"] if p["predicate"] == "Stop")
     assert stop["distance"] == pytest.approx(float((tables[0] - tables[1]).abs().mean()), abs=1e-6)
     reports = [m.model.metrics().predicates["Stop"].pr_auc.value for m in models]

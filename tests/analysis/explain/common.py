@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from fotltn.analysis.explain import Cell, Rule, Subject, rule_of
+from fotltn.analysis.cells import Cell, Cells, cells_of
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
@@ -16,25 +16,21 @@ from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.tables import interpret
 from fotltn.syntax import theory as th
 from fotltn.syntax.parse import parse_formula
-from tests.random_cases import SIGNATURE, random_case
-
-
-def name(sort: str, _: int, number: int) -> str:
-    return f"{sort}{number}"
+from tests.helpers import numbered
+from tests.random_cases import random_case
 
 
 @dataclass(frozen=True)
 class Example:
-    """A rule, data and a cell of it."""
+    """The cells of a rule, and one of them."""
 
-    rule: Rule
-    subject: Subject
+    cells: Cells
     cell: Cell
     rng: random.Random
 
     @property
-    def model(self) -> Tables:
-        return self.subject.tables
+    def tables(self) -> Tables:
+        return self.cells.tables
 
 
 def example(seed: int, semantics: Semantics | None = None) -> Example:
@@ -42,33 +38,32 @@ def example(seed: int, semantics: Semantics | None = None) -> Example:
     rng = random.Random(seed)
     while True:
         case = random_case(seed)
-        rule, model = rule_of(case.checked), case.model
-        nobody = not model.sizes["u"] and '"u0"' in case.text
-        if not nobody and all(model.size(a) for a in rule.axes):
+        cells = cells_of(case.checked, case.model, semantics or case.semantics)
+        nobody = not case.model.sizes["u"] and '"u0"' in case.text
+        if not nobody and all(cells.sizes):
             break
         seed += 10_000
-    subject = Subject(SIGNATURE, model, semantics or case.semantics, name, dtype=torch.float64)
-    trace = rng.randrange(model.batch)
-    numbers = tuple(rng.randrange(model.size(a)) for a in rule.axes)
-    time = rng.randrange(int(model.lengths[trace]))
-    return Example(rule, subject, Cell(trace, numbers, time), rng)
+    trace = rng.randrange(case.model.batch)
+    numbers = tuple(rng.randrange(size) for size in cells.sizes)
+    time = rng.randrange(case.model.length(trace))
+    return Example(cells, Cell(trace, numbers, time), rng)
 
 
 def world(
     text: str,
-    tables: Mapping[str, object],
+    predicates: Mapping[str, object],
     *,
     semantics: Semantics = STABLE_PRODUCT,
     **more: object,
-) -> tuple[Rule, Subject]:
-    """A formula over agents, and its tables; a table with one axis less is static."""
+) -> Cells:
+    """The cells of a formula over agents; a table with one axis less is static."""
     places = {"Near": 2, "Close": 2, "wet": 0}
     declared: list[th.Declaration] = [th.SortDecl("agent")]
-    for symbol, table in tables.items():
+    for symbol, table in predicates.items():
         arity = places.get(symbol, 1)
         static = torch.as_tensor(table).dim() == arity
         declared.append(th.PredicateDecl(symbol, ("agent",) * arity, static))
     signature = build_signature(declared)[0]
-    rule = rule_of(check_formula(parse_formula(text), signature))
-    model, dtype = interpret(signature, tables, **more)  # type: ignore[arg-type]
-    return rule, Subject(signature, model, semantics, name, dtype=dtype)
+    checked = check_formula(parse_formula(text), signature)
+    tables = interpret(signature, predicates, **more)  # type: ignore[arg-type]
+    return cells_of(checked, replace(tables, names=numbered(tables.sizes)), semantics)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn.analysis.explain import Cell, influence
+from fotltn.analysis.cells import Cell
+from fotltn.analysis.explain.gradients import influence
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.semantics import reference
@@ -21,20 +22,20 @@ SMOOTH = [s for s in SEMANTICS if smooth(s)]
 
 def value(one: Example, tables) -> torch.Tensor:
     """The body at the cell, by the reference on all tables."""
-    model = replace(one.model, predicates=tables)
-    semantics = one.subject.semantics
-    axes, found = reference.evaluate(one.rule.body, model, semantics, dtype=torch.float64)
-    outer = dict(zip(one.rule.axes, one.cell.numbers, strict=True))
+    model = replace(one.tables, predicates=tables)
+    semantics = one.cells.semantics
+    axes, found = reference.evaluate(one.cells.body, model, semantics, dtype=torch.float64)
+    outer = dict(zip(one.cells.axes, one.cell.numbers, strict=True))
     return found[(one.cell.trace, *(outer[a] for a in axes), one.cell.time)]
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_gradients_and_what_would_be_then(seed):
     one = example(seed, SMOOTH[seed % len(SMOOTH)])
-    tables = {n: one.model.predicate(n).detach().double() for n in one.model.predicates}
+    tables = {n: one.tables.predicate(n).detach().double() for n in one.tables.predicates}
     guards = {
         atom.predicate
-        for node in postorder(one.rule.body)
+        for node in postorder(one.cells.body)
         if isinstance(node, c.Quantifier) and node.guard is not None
         for atom in postorder(node.guard)
         if isinstance(atom, c.Atom)
@@ -49,8 +50,8 @@ def test_gradients_and_what_would_be_then(seed):
             continue
         for place in table.grad.nonzero().tolist():
             wanted[n, tuple(place)] = float(table.grad[tuple(place)])
-    found = influence(one.rule, one.subject, one.cell, top=10**6)
-    assert len(found) == len(wanted), one.rule.text
+    found = influence(one.cells, one.cell, top=10**6)
+    assert len(found) == len(wanted), one.cells.text
     ranked = sorted((abs(g) for g in wanted.values()), reverse=True)
     assert [abs(f.gradient) for f in found] == pytest.approx(ranked, rel=1e-6, abs=1e-12)
     for fact in found[:3]:
@@ -77,27 +78,27 @@ def text(predicate: str, place: tuple[int, ...], tables) -> tuple[str, int | Non
 
 
 def test_a_fact_that_is_read_twice_counts_for_both():
-    rule, subject = world("A(x) & A(x)", {"A": torch.tensor([[0.5, 0.2]])})
-    (fact,) = influence(rule, subject, Cell(0, (0,), 0))
+    cells = world("A(x) & A(x)", {"A": torch.tensor([[0.5, 0.2]])})
+    (fact,) = influence(cells, Cell(0, (0,), 0))
     assert (round(fact.gradient, 6), round(fact.then, 6), fact.time) == (1.0, 1.0, 0)
 
 
 def test_given_predicates_can_be_left_out():
     tables = {"A": torch.tensor([[0.5]]), "B": torch.tensor([[0.4]])}
-    rule, subject = world("A(x) & B(x)", tables)
-    assert [f.text for f in influence(rule, subject, Cell(0, (0,), 0))] == [
+    cells = world("A(x) & B(x)", tables)
+    assert [f.text for f in influence(cells, Cell(0, (0,), 0))] == [
         "B(agent0)",
         "A(agent0)",
     ]
-    (left,) = influence(rule, subject, Cell(0, (0,), 0), fixed=["A"])
+    (left,) = influence(cells, Cell(0, (0,), 0), fixed=["A"])
     assert left.predicate == "B"
     with pytest.raises(DataError, match="no predicate is named 'C'"):
-        influence(rule, subject, Cell(0, (0,), 0), fixed=["C"])
+        influence(cells, Cell(0, (0,), 0), fixed=["C"])
 
 
 def test_there_is_nothing_without_gradients():
     tables = {"A": torch.tensor([[1.0]])}
-    rule, subject = world("A(x) | true", tables, semantics=CRISP)
-    assert influence(rule, subject, Cell(0, (0,), 0)) == ()
-    rule, subject = world("A(x) -> A(x) | true", tables, semantics=STABLE_PRODUCT)
-    assert influence(rule, subject, Cell(0, (0,), 0)) == ()
+    cells = world("A(x) | true", tables, semantics=CRISP)
+    assert influence(cells, Cell(0, (0,), 0)) == ()
+    cells = world("A(x) -> A(x) | true", tables, semantics=STABLE_PRODUCT)
+    assert influence(cells, Cell(0, (0,), 0)) == ()

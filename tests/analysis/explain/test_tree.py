@@ -10,7 +10,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn.analysis.explain import Cell, Node, explain, timelines
+from fotltn.analysis.cells import Cell
+from fotltn.analysis.explain.lines import timelines
+from fotltn.analysis.explain.node import Node
+from fotltn.analysis.explain.tree import explain
 from fotltn.errors import DataError
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
 from tests.analysis.explain.common import example, world
@@ -55,7 +58,7 @@ def pairs(node: Node, of: Of) -> list[list[float]]:
 @pytest.mark.parametrize("seed", range(35))
 def test_under_minimum_and_maximum_values_follow_from_what_is_shown(seed):
     one = example(seed, GODEL)
-    tree = explain(one.rule, one.subject, one.cell, limit=10_000)
+    tree = explain(one.cells, one.cell, limit=10_000)
     for node, _ in tree.levels():
         assert math.isclose(node.value, follows(node, lambda n: n.value), abs_tol=1e-9), node.text
         assert node.truth == bool(follows(node, lambda n: float(n.truth))), node.text
@@ -64,7 +67,7 @@ def test_under_minimum_and_maximum_values_follow_from_what_is_shown(seed):
 @pytest.mark.parametrize("seed", range(80, 92))
 def test_trees_are_plain_data_and_counts_add_up(seed):
     one = example(seed)
-    tree = explain(one.rule, one.subject, one.cell, width=2)
+    tree = explain(one.cells, one.cell, width=2)
     assert json.loads(json.dumps(tree.as_dict()))["value"] == tree.value
     for node, _ in tree.levels():
         assert (type(node.value), type(node.truth)) == (float, bool)
@@ -81,8 +84,8 @@ STOP = torch.tensor([[0.0, 0.1, 0.2, 0.3], [0.5] * 4, [0.6] * 4])
 
 def test_a_tree_names_what_it_shows():
     text = "forall x. G((exists y. Near(x, y)) -> WX Stop(x))"
-    rule, subject = world(text, {"Near": NEAR, "Stop": STOP})
-    tree = explain(rule, subject, Cell(0, (0,), 2), width=2)
+    cells = world(text, {"Near": NEAR, "Stop": STOP})
+    tree = explain(cells, Cell(0, (0,), 2), width=2)
     assert (tree.kind, tree.time) == ("implies", 2)
     cause, effect = tree.children
     assert (cause.role, cause.kind, cause.count, cause.rest) == ("if", "exists", 3, 1)
@@ -93,7 +96,7 @@ def test_a_tree_names_what_it_shows():
     assert first.label == "y = agent1: Near(agent0, agent1) at 2"
     (stop,) = effect.children
     assert (effect.role, stop.ground, stop.time) == ("then", "Stop(agent0)", 3)
-    after = explain(rule, subject, Cell(0, (0,), 3)).children[1]
+    after = explain(cells, Cell(0, (0,), 3)).children[1]
     assert (after.children, after.note, after.value) == ((), "after the trace has ended", 1.0)
 
 
@@ -103,8 +106,8 @@ def test_what_decides_is_shown_even_if_it_is_not_the_lowest():
         "A": torch.tensor([[0.5], [1.0], [1.0]]),
         "B": torch.tensor([[0.5], [0.4], [1.0]]),
     }
-    rule, subject = world("F (forall x. A(x) & B(x))", tables)
-    tree = explain(rule, subject, Cell(0, (), 0), width=1)
+    cells = world("F (forall x. A(x) & B(x))", tables)
+    tree = explain(cells, Cell(0, (), 0), width=1)
     ((every,),) = [point.children for point in tree.children]
     assert tree.children[0].rest == 2
     assert (every.binding, round(every.value, 6)) == ({"x": "agent1"}, 0.4)
@@ -113,8 +116,8 @@ def test_what_decides_is_shown_even_if_it_is_not_the_lowest():
 
 def test_chains_are_flat_and_equivalences_are_not():
     tables = {n: torch.rand(2, 3) for n in "ABC"}
-    rule, subject = world("A(x) & B(x) & (C(x) & A(x)) & (B(x) <-> C(x))", tables)
-    tree = explain(rule, subject, Cell(0, (1,), 1))
+    cells = world("A(x) & B(x) & (C(x) & A(x)) & (B(x) <-> C(x))", tables)
+    tree = explain(cells, Cell(0, (1,), 1))
     assert [n.text for n in tree.children] == ["A(x)", "B(x)", "C(x) & A(x)", "B(x) <-> C(x)"]
     assert [n.kind for n in tree.children[-1].children] == ["implies", "implies"]
 
@@ -122,8 +125,8 @@ def test_chains_are_flat_and_equivalences_are_not():
 def test_large_trees_are_cut_where_they_are_deep():
     tables = {"A": torch.rand(2, 30)}
     text = "G F G F G F A(x)"
-    rule, subject = world(text, tables)
-    tree = explain(rule, subject, Cell(0, (0,), 0), limit=50)
+    cells = world(text, tables)
+    tree = explain(cells, Cell(0, (0,), 0), limit=50)
     nodes = [n for n, _ in tree.levels()]
     assert 10 < len(nodes) <= 50
     assert any(n.note == "its parts are not shown" for n in nodes)
@@ -131,22 +134,22 @@ def test_large_trees_are_cut_where_they_are_deep():
 
 def test_very_deep_and_very_wide_formulas_are_explained():
     tables = {"A": torch.rand(1, 2)}
-    rule, subject = world("!" * 500 + "A(x)", tables)
-    tree = explain(rule, subject, Cell(0, (0,), 1))
+    cells = world("!" * 500 + "A(x)", tables)
+    tree = explain(cells, Cell(0, (0,), 1))
     assert tree.text == "!…"
     assert max(level for _, level in tree.levels()) == 100
     assert json.dumps(tree.as_dict())
     assert tree.value == pytest.approx(tables["A"][0, 1].item())
-    wide, subject = world(" & ".join(["A(x)", "!A(x)"] * 300), tables)
-    tree = explain(wide, subject, Cell(0, (0,), 1))
+    cells = world(" & ".join(["A(x)", "!A(x)"] * 300), tables)
+    tree = explain(cells, Cell(0, (0,), 1))
     assert (len(tree.children), tree.count, tree.rest) == (12, 600, 588)
 
 
 def test_comparisons_show_numbers_and_equalities_names():
     tables = {"A": torch.rand(2, 3)}
-    rule, subject = world('forall x. G(A(x) -> x = "a")', tables)
-    subject = replace(subject, tables=replace(subject.tables, constants={"agent": {"a": 1}}))
-    tree = explain(rule, subject, Cell(0, (0,), 1))
+    cells = world('forall x. G(A(x) -> x = "a")', tables)
+    cells = replace(cells, tables=replace(cells.tables, constants={"agent": {"a": 1}}))
+    tree = explain(cells, Cell(0, (0,), 1))
     assert tree.children[1].ground == "agent0 = agent1"
     assert (tree.children[1].value, tree.children[1].truth) == (0.0, False)
     assert tree.children[1].time is None
@@ -163,9 +166,9 @@ def test_comparisons_show_numbers_and_equalities_names():
     ],
 )
 def test_cells_that_do_not_exist_are_refused(cell, message):
-    rule, subject = world("G Stop(x)", {"Stop": STOP})
+    cells = world("G Stop(x)", {"Stop": STOP})
     with pytest.raises(DataError, match=message):
-        explain(rule, subject, cell)
+        explain(cells, cell)
 
 
 # --- timelines ---------------------------------------------------------------------------------
@@ -174,8 +177,8 @@ def test_cells_that_do_not_exist_are_refused(cell, message):
 def test_timelines_are_those_of_the_atoms_shown():
     text = "forall x. G((exists y. Near(x, y)) & Car(x) -> F Stop(x))"
     car = torch.tensor([1.0, 0.0, 0.0])
-    rule, subject = world(text, {"Near": NEAR, "Stop": STOP, "Car": car})
-    found = timelines(rule, subject, Cell(0, (0,), 2), limit=3)
+    cells = world(text, {"Near": NEAR, "Stop": STOP, "Car": car})
+    found = timelines(cells, Cell(0, (0,), 2), limit=3)
     by_text = {line.text: line for line in found}
     assert list(by_text) == ["Near(agent0, agent1)", "Car(agent0)", "Stop(agent0)"]
     assert by_text["Stop(agent0)"].values == pytest.approx(STOP[0].tolist())
@@ -186,6 +189,6 @@ def test_timelines_are_those_of_the_atoms_shown():
 
 def test_timelines_end_with_their_trace():
     tables = {"A": torch.rand(2, 3, 5)}
-    rule, subject = world("G A(x)", tables, lengths=[5, 3], semantics=STABLE_PRODUCT)
-    (line,) = timelines(rule, subject, Cell(1, (2,), 1))
+    cells = world("G A(x)", tables, lengths=[5, 3], semantics=STABLE_PRODUCT)
+    (line,) = timelines(cells, Cell(1, (2,), 1))
     assert line.values == pytest.approx(tables["A"][1, 2, :3].tolist())

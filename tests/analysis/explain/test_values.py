@@ -15,20 +15,20 @@ from tests.analysis.explain.common import Example, example
 
 def expected(one: Example, node: c.Formula, *, truth: bool):
     """The value of a part at all places of its inner axes and at all times of the cell's trace."""
-    semantics = one.subject.semantics
+    semantics = one.cells.semantics
     if truth or semantics.boolean:
-        axes, found = crisp.evaluate(node, one.model, threshold=one.subject.threshold)
+        axes, found = crisp.evaluate(node, one.tables, threshold=one.cells.threshold)
     else:
-        axes, found = reference.evaluate(node, one.model, semantics, dtype=torch.float64)
+        axes, found = reference.evaluate(node, one.tables, semantics, dtype=torch.float64)
         found = found.exp() if semantics.log_space else found
-    outer = dict(zip(one.rule.axes, one.cell.numbers, strict=True))
+    outer = dict(zip(one.cells.axes, one.cell.numbers, strict=True))
     index = tuple(outer.get(a, slice(None)) for a in axes)
     found = found.detach()[(one.cell.trace, *index)].double()
     return [a for a in axes if a not in outer], found
 
 
 def check(one: Example) -> None:
-    here = site(one.rule, one.subject, one.cell)
+    here = site(one.cells, one.cell)
     values = values_at(here)
     for node in here.pattern.parts:
         if node not in here.spans:
@@ -42,7 +42,7 @@ def check(one: Example) -> None:
             torch.testing.assert_close(
                 got.expand(wanted[..., first : last + 1].shape),
                 wanted[..., first : last + 1],
-                msg=f"{one.rule.text}: {node}",
+                msg=f"{one.cells.text}: {node}",
             )
 
 

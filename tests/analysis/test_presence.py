@@ -1,0 +1,379 @@
+"""Cells where entities come and go: they count where each is present when it is used."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fotltn import check, check_formula, parse_formula
+from fotltn.analysis import evaluate_cells as sweeping
+from fotltn.analysis.audit import audit
+from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.counts import count
+from fotltn.analysis.over_time import NO_TRUTH, truth_over_time
+from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.rules import rules
+from fotltn.analysis.violations import counterexample, violations
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedAxiom
+from fotltn.semantics import crisp
+from fotltn.semantics.config import STABLE_PRODUCT
+from fotltn.semantics.interpretation import Tables
+from fotltn.syntax import formula as f
+from fotltn.syntax.load import parse_theory
+from fotltn.tree import children, postorder
+from tests.analysis.scenes import about, cell_weights
+from tests.helpers import numbered, random_formula
+
+THEORY = check(
+    parse_theory(
+        """
+        sort car, ped
+        relation pairs(car, ped)
+        predicate Stop(car), Cross(ped), Near(car, ped), Wet
+        static predicate Known(ped)
+        function friend(ped): ped
+        function mood(ped): real
+        """
+    )
+)
+SIZES = {"car": 2, "ped": 3}
+
+
+def checked_axiom(text: str) -> CheckedAxiom:
+    parsed = parse_formula(text)
+    return CheckedAxiom("N", check_formula(parsed, THEORY.signature).formula, 1.0, parsed)
+
+
+# --- by example -------------------------------------------------------------------------------
+
+#: One pedestrian that is there at the points 1, 2 and 5, in a trace of 7 points.
+HERE = [False, True, True, False, False, True, False]
+
+
+def lonely(text: str, here: list[bool] | None = None, length: int | None = None) -> Cells:
+    here = HERE if here is None else here
+    horizon = len(here)
+    tables = Tables(
+        {"car": 1, "ped": 1},
+        torch.tensor([length or horizon]),
+        horizon,
+        {
+            "Stop": torch.zeros(1, 1, horizon),
+            "Cross": torch.ones(1, 1, horizon),
+            "Near": torch.ones(1, 1, 1, horizon),
+            "Wet": torch.zeros(1, horizon),
+            "Known": torch.ones(1, 1, 1),
+        },
+        functions={
+            "friend": torch.zeros(1, 1, 1, dtype=torch.int64),
+            "mood": torch.zeros(1, 1, horizon),
+        },
+        relations={"pairs": torch.tensor([[0, 0]])},
+        signature=THEORY.signature,
+        names=numbered({"car": 1, "ped": 1}),
+        present={"ped": torch.tensor([[here]])},
+    )
+    return cells_of(checked_axiom(text), tables, STABLE_PRODUCT)
+
+
+def times(cells: Cells) -> list[int]:
+    """The times at which the only binding counts."""
+    (row,) = truth_over_time(cells).truth.tolist()
+    return [time for time, truth in enumerate(row) if truth != NO_TRUTH]
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("Cross(y)", [1, 2, 5]),  # now
+        ("Wet -> Cross(y)", [1, 2, 5]),
+        ("X Cross(y)", [0, 1, 4, 6]),  # at the next point alone; the last point has none
+        ("Wet -> X Cross(y)", [0, 1, 4, 6]),
+        ("WX Cross(y)", [0, 1, 4, 6]),
+        ("Y Cross(y)", [0, 2, 3, 6]),  # at the point before; the first point has none
+        ("WY Cross(y)", [0, 2, 3, 6]),
+        ("X[2] Cross(y)", [0, 3, 5, 6]),
+        ("Cross(y) -> X[2] (Known(y) & Wet)", [1, 2, 5]),  # what is static asks for nothing
+        ("Wet -> Known(y)", [1, 2, 5]),  # what uses y at no time asks about now
+        ("Wet & Known(y) -> y = y", [1, 2, 5]),
+        ("Wet -> mood(y) < 1", [1, 2, 5]),
+        ("X mood(y) < 1", [0, 1, 4, 6]),  # a function may change as well
+        ("F[<=1] Cross(y)", [0, 1, 2, 4, 5]),  # a window is cut to where y is there
+        ("Wet -> G[<=1] Cross(y)", [0, 1, 2, 4, 5]),
+        ("F[1,2] Cross(y)", [0, 1, 3, 4, 6]),  # at 5 the window is the point 6 alone
+        ("O[<=1] Cross(y)", [1, 2, 3, 5, 6]),
+        ("Wet -> H[1,2] Cross(y)", [0, 2, 3, 4, 6]),
+        ("F Cross(y)", [0, 1, 2, 3, 4, 5]),
+        ("Wet -> G Cross(y)", [0, 1, 2, 3, 4, 5]),
+        ("O Cross(y)", [1, 2, 3, 4, 5, 6]),
+        ("Wet -> H[>=4] Cross(y)", [0, 1, 2, 3, 5, 6]),
+        ("Wet U Cross(y)", [0, 1, 2, 3, 4, 5]),
+        ("Wet S Cross(y)", [1, 2, 3, 4, 5, 6]),
+        ("Wet U[<=1] Cross(y)", [0, 1, 2, 4, 5]),
+        ("X F[<=1] Cross(y)", [0, 1, 3, 4, 6]),
+        ("F[<=1] X Cross(y)", [0, 1, 3, 4, 6]),
+        ("X Y Cross(y)", [1, 2, 5]),
+        ("exists x. X Near(x, y)", [0, 1, 4, 6]),
+        ("Cross(y) -> X mood(y) < 1", [1]),  # at both
+        ("(exists x. Near(x, y)) -> X Cross(y)", [1]),
+        ("Y Cross(y) -> (exists x. Near(x, y))", [2]),
+        ("(exists x. Near(x, y)) -> F[1,2] Cross(y)", [1]),
+        ("(exists x. Near(x, y)) -> F Cross(y)", [1, 2, 5]),
+    ],
+)
+def test_a_cell_counts_where_its_entity_is_present_when_it_is_used(body, wanted):
+    assert times(lonely(f"forall y. G({body})")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("Cross(y) -> X Cross(y)", [1]),
+        ("Cross(y) -> Y Cross(y)", [2]),
+        ("Y Cross(y) -> X Cross(y)", [0, 6]),  # at both; one of them lies outside the trace
+        ("Cross(y) -> F[1,2] Cross(y)", [1]),
+        ("Cross(y) -> X !Cross(y)", [1]),
+        ("F[<=1] Cross(y) -> Cross(y)", [1, 2, 5]),
+        ("Cross(y) & X Cross(y) -> X[4] Cross(y)", [1]),
+    ],
+)
+def test_one_atom_that_is_read_at_several_times_asks_for_all_of_them(body, wanted):
+    assert times(lonely(f"forall y. G({body})")) == wanted
+
+
+def test_beyond_the_end_of_a_trace_nothing_is_asked():
+    assert times(lonely("forall y. G X Cross(y)", length=5)) == [0, 1, 4]
+    assert times(lonely("forall y. G F[2,3] Cross(y)", length=4)) == [0, 2, 3]
+    assert times(lonely("forall y. G F Cross(y)", length=5)) == [0, 1, 2]
+    assert times(lonely("forall y. X Cross(y)")) == [0]  # without G there is one point
+    assert times(lonely("forall y. Cross(y)")) == []
+
+
+def test_both_entities_of_a_pair_are_asked_for():
+    for binder in ("forall (x, y) in pairs", "forall x, y"):
+        cells = lonely(f"{binder}. G(Cross(y) -> X Stop(x))")
+        cars = torch.tensor([[[True, True, True, True, True, False, True]]])
+        cells = replace(cells, tables=replace(cells.tables, present={"car": cars}))
+        assert times(cells) == [0, 1, 2, 3, 5, 6]  # the car is used at the next point
+        both = {"car": cars, "ped": torch.tensor([[HERE]])}
+        cells = replace(cells, tables=replace(cells.tables, present=both))
+        assert times(cells) == [1, 2, 5]
+
+
+def test_what_is_absent_is_neither_listed_nor_counted_nor_a_counterexample():
+    axiom = checked_axiom("forall y. G(Cross(y) -> X Wet)")
+    tables = lonely("G Wet").tables
+    found = violations(axiom, tables, STABLE_PRODUCT)
+    assert [v.time for v in found] == [1, 2, 5]
+    assert (found.count, found.violated, found.weak, found.absent) == (3, 3, 3, 4)
+    first = counterexample(axiom, tables)
+    assert first is not None
+    assert first.time == 1
+    heat = truth_over_time(cells_of(axiom, tables, STABLE_PRODUCT))
+    assert (heat.count, heat.violated) == (3, 3)
+    assert heat.values[0].isnan().tolist() == [not here for here in HERE]
+    (rule,) = rules([axiom], tables, resamples=0)
+    assert (rule.absent, rule.whole.support, rule.as_dict()["absent"]) == (4, 3, 4)
+    (row,) = audit(replace(THEORY, axioms=(axiom,)), tables, STABLE_PRODUCT, learned=["Wet"]).axioms
+    assert (row.on_model.cells, row.on_model.violations, row.on_model.absent) == (3, 3, 4)
+    nobody = replace(tables, present={"ped": torch.zeros(1, 1, 7, dtype=torch.bool)})
+    assert counterexample(axiom, nobody) is None
+    assert violations(axiom, nobody, STABLE_PRODUCT).absent == 7
+    assert len(truth_over_time(cells_of(axiom, nobody, STABLE_PRODUCT))) == 0
+
+
+def test_without_presence_all_cells_count():
+    tables = replace(lonely("G Wet").tables, present={})
+    axiom = checked_axiom("forall y. G(Cross(y) -> X Wet)")
+    found = violations(axiom, tables, STABLE_PRODUCT)
+    assert (found.count, found.absent) == (7, 0)
+
+
+# --- brute force ------------------------------------------------------------------------------
+
+Uses = dict[tuple[c.Axis, int | None], set[tuple[int | None, int | None]]]
+
+
+def plus(point: int | None, steps: int | None) -> int | None:
+    return None if point is None or steps is None else point + steps
+
+
+def uses(
+    body: c.Formula, tables: Tables, low: int | None = 0, high: int | None = 0
+) -> list[tuple[tuple[c.Axis, int | None], tuple[int | None, int | None]]]:
+    """Each variable with the points at which something that changes is asked of it."""
+    match body:
+        case c.Shift(arg, steps, past):
+            far = -steps if past else steps
+            return uses(arg, tables, plus(low, far), plus(high, far))
+        case c.Aggregate(_, arg, window, past):
+            near, end = window.low, window.high
+            if past:
+                back = None if end is None else -end
+                return uses(arg, tables, plus(low, back), plus(high, -near))
+            return uses(arg, tables, plus(low, near), plus(high, end))
+        case c.Until(_, left, right, window, past):
+            if past:
+                back = None if window.high is None else -window.high
+                low = plus(low, back)
+            else:
+                high = plus(high, window.high)
+            return uses(left, tables, low, high) + uses(right, tables, low, high)
+        case c.Atom(name, args):
+            if tables.table(name).shape[-1] == 1:
+                return []
+            names = [n for n in postorder(*args) if isinstance(n, c.Variable)]
+            return [((n.axis, n.column), (low, high)) for n in names]
+    parts = [n for n in children(body) if isinstance(n, c.Formula)]
+    return [use for part in parts for use in uses(part, tables, low, high)]
+
+
+def counts_at(cell: tuple[int, ...], axes: tuple[c.Axis, ...], asked: Uses, tables: Tables) -> bool:
+    """Whether all entities of a cell are present when they are used, by plain loops."""
+    trace, time, *place = cell
+    length = tables.length(trace)
+    for axis, number in zip(axes, place, strict=True):
+        entities: list[tuple[str, int, int | None]] = [(str(axis.sort), number, None)]
+        if axis.relation is not None:
+            entry = tables.relation(axis.relation)[number].tolist()
+            sorts = THEORY.signature.relations[axis.relation].sorts
+            entities = [(s, i, k) for k, (s, i) in enumerate(zip(sorts, entry, strict=True))]
+        for sort, entity, column in entities:
+            if sort not in tables.present:
+                continue
+            here = tables.present[sort][trace, entity].tolist()
+            for low, high in asked.get((axis, column), {(0, 0)}):
+                start = 0 if low is None else max(0, time + low)
+                stop = length if high is None else min(length, time + high + 1)
+                if start < stop and not any(here[start:stop]):
+                    return False
+    return True
+
+
+PREFIXES = (
+    "forall x:car, y:ped. G({})",
+    "forall y:ped where Known(y). G(forall x:car. {})",
+    "G(forall x:car, y:ped where Near(x, y). {})",
+    "G(forall x:car, y:ped where Known(y) & Near(x, y). {})",
+    "forall (x, y) in pairs. G({})",
+    "forall x:car, y:ped. {}",
+    "forall y:ped. G[1,3](forall x:car. {})",
+)
+ATOMS = [
+    f.Atom("Stop", (f.Var("x"),)),
+    f.Atom("Cross", (f.Var("y"),)),
+    f.Atom("Near", (f.Var("x"), f.Var("y"))),
+    f.Atom("Known", (f.Var("y"),)),
+    f.Atom("Wet", ()),
+    f.Atom("Cross", (f.Apply("friend", (f.Var("y"),)),)),
+]
+
+
+def random_world(rng: random.Random) -> Tables:
+    lengths = [rng.randint(1, 6) for _ in range(rng.choice([1, 2, 3]))]
+    horizon, batch = max(lengths), len(lengths)
+    generator = torch.Generator().manual_seed(rng.randrange(10**9))
+
+    def truths(*shape: int) -> torch.Tensor:
+        return torch.rand(batch, *shape, generator=generator) < 0.5
+
+    every = list(itertools.product(range(2), range(3)))
+    present = {"car": truths(2, horizon), "ped": truths(3, horizon)}
+    for sort in rng.choice([(), ("car",), ("ped",)]):
+        del present[sort]
+    return Tables(
+        SIZES,
+        torch.tensor(lengths),
+        horizon,
+        {
+            "Stop": truths(2, horizon).double(),
+            "Cross": truths(3, horizon).double(),
+            "Near": truths(2, 3, horizon).double(),
+            "Wet": truths(horizon).double(),
+            "Known": truths(3, 1).double(),
+        },
+        functions={"friend": torch.randint(0, 3, (1, 3, 1), generator=generator)},
+        relations={"pairs": torch.tensor(rng.sample(every, 4))},
+        signature=THEORY.signature,
+        names=numbered(SIZES),
+        present=present,
+    )
+
+
+def random_axiom(rng: random.Random) -> CheckedAxiom:
+    sides = [random_formula(rng, rng.randint(0, 3), ATOMS) for _ in range(2)]
+    return checked_axiom(rng.choice(PREFIXES).format(f"({sides[0]}) -> ({sides[1]})"))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_cells_and_base_rates_against_brute_force(seed, monkeypatch):
+    rng = random.Random(seed)
+    tables, axiom = random_world(rng), random_axiom(rng)
+    if seed % 3 == 0:
+        monkeypatch.setattr(sweeping, "MAX_CELLS", 5)
+    cells = cells_of(axiom, tables, STABLE_PRODUCT)
+    assert cells.prefix.rule is not None
+
+    def present(layers, body):
+        """The cells of layers, those of them that count, and whether a formula is true there."""
+        axes = tuple(a for n in layers if isinstance(n, c.Quantifier) for a in n.axes)
+        asked: Uses = {}
+        for variable, span in uses(body, tables):
+            asked.setdefault(variable, set()).add(span)
+        every = list(cell_weights(layers, cells.boolean))
+        counted = [cell for cell in every if counts_at(cell, axes, asked, tables)]
+        value = crisp.evaluate(body, cells.boolean)
+
+        def true(cell):
+            trace, time, *place = cell
+            by = dict(zip(axes, place, strict=True))
+            return bool(value.tensor[(trace, *(by[a] for a in value.axes), time)])
+
+        return every, counted, true
+
+    layers, consequent = cells.prefix.layers, cells.prefix.rule[1]
+    every, counted, true = present(layers, cells.body)
+    wrong = [cell for cell in counted if not true(cell)]
+    found, _ = count(cells)
+    for trace in range(tables.batch):
+        assert found.cells[trace] == sum(cell[0] == trace for cell in counted), cells.text
+        assert found.absent[trace] == sum(cell[0] == trace for cell in every) - found.cells[trace]
+        assert found.support[trace] - found.held[trace] == sum(cell[0] == trace for cell in wrong)
+    named = {n.axis for n in postorder(consequent) if isinstance(n, c.Variable)}
+    _, base, holds = present(about(layers, named), consequent)
+    assert found.base_cells.sum() == len(base), cells.text
+    assert found.base_true.sum() == sum(map(holds, base)), cells.text
+    listed = violations(axiom, tables, STABLE_PRODUCT, top=10**6)
+    assert (listed.count, listed.violated) == (len(counted), len(wrong))
+    assert listed.absent == len(every) - len(counted)
+    heat = truth_over_time(cells)
+    assert (heat.count, heat.violated) == (len(counted), len(wrong))
+    first = counterexample(axiom, tables)
+    assert (first is None) == (not wrong)
+    if first is not None:
+        assert first.trace == min(wrong)[0]
+        assert first.time == (min(wrong)[1] if cells.timed else None)
+
+
+def test_the_cases_of_brute_force_are_not_trivial():
+    some = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        tables, axiom = random_world(rng), random_axiom(rng)
+        found, _ = count(cells_of(axiom, tables, STABLE_PRODUCT))
+        some += bool(found.cells.sum() > 3 and found.absent.sum() > 3)
+    assert some > 60
+
+
+def test_masks_are_kept_apart_by_axis():
+    """So that they are no larger than the tables of presence."""
+    cells = lonely("forall x, y. G(Stop(x) -> X Cross(y))")
+    here = {"car": torch.ones(1, 1, 7, dtype=torch.bool), "ped": torch.tensor([[HERE]])}
+    masks = present_where_used(cells.axes, cells.body, replace(cells.tables, present=here)).masks
+    assert [[a.name for a in mask.axes] for mask in masks] == [["x"], ["y"]]
+    assert [tuple(mask.tensor.shape) for mask in masks] == [(1, 1, 7)] * 2
