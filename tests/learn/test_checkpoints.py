@@ -135,7 +135,7 @@ def test_one_of_a_later_version_is_kept_and_nothing_is_trained(tmp_path, step):
 def test_one_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, monkeypatch, error):
     for number in (1, 2):
         write(tmp_path, number)
-    before, real = tree(tmp_path), store.read_file
+    before, real = tree(tmp_path), files.read_file
 
     def read_file(path, **options):
         if path == tmp_path / "step-000002" / WEIGHTS:
