@@ -16,12 +16,13 @@ from torch import Tensor
 
 from fotltn.analysis.evaluate_cells import sweep, two_valued
 from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
-from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.presence import present_where_used, used_predicates
 from fotltn.analysis.text import text_of, written
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
+from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics, check_share
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.formula import Formula
@@ -65,6 +66,20 @@ class Block(NamedTuple):
     counts: Tensor
     shape: tuple[int, ...]
 
+    def between(self, start: int, stop: int) -> Block:
+        """Some of these cells."""
+        if (start, stop) == (self.start, self.stop):
+            return self
+
+        def part(tensor: Tensor) -> Tensor:
+            return (
+                tensor[:, start - self.start : stop - self.start] if tensor.shape[1] > 1 else tensor
+            )
+
+        values = {name: part(tensor) for name, tensor in self.values.items()}
+        shape = (self.shape[0], stop - start, *self.shape[2:])
+        return Block(start, stop, values, part(self.weight), part(self.counts), shape)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
@@ -78,6 +93,7 @@ class Cells:
         semantics: what gives it degrees.
         threshold: the degree from which on a fact is true in two-valued logic.
         free: the variables that nothing binds. A formula that has some is read at all times.
+        budget: bytes that intermediate results may take.
 
     Raises:
         DataError: the threshold is none.
@@ -90,6 +106,7 @@ class Cells:
     semantics: Semantics
     threshold: float = 0.5
     free: tuple[c.Axis, ...] = ()
+    budget: int = BUDGET
 
     def __post_init__(self) -> None:
         """Refuse thresholds that every degree, or none, is above."""
@@ -129,8 +146,9 @@ class Cells:
 
     @property
     def boolean(self) -> Tables:
-        """The tables in two-valued logic."""
-        return two_valued(self.tables, self.threshold)
+        """The tables of what the formula uses, in two-valued logic."""
+        used = used_predicates(self.formula)
+        return two_valued(self.tables, self.threshold, used, budget=self.budget)
 
     @torch.no_grad()
     def value(self) -> float:
@@ -212,7 +230,7 @@ class Cells:
         tables, semantics = (self.boolean, CRISP) if two else (self.tables, self.semantics)
         weighed = weights(layers, tables, threshold=self.threshold, count=count)
         present = present_where_used(axes, layers.body, self.tables)
-        for part in sweep(formulas, axes, tables, semantics):
+        for part in sweep(formulas, axes, tables, semantics, budget=self.budget):
             cut = (part.start, part.stop)
             weight = weighed.at(axes, cut)
             counts = (weight > 0) & present.at(axes, cut)
@@ -383,16 +401,19 @@ def cells_of(
     tables: Tables,
     semantics: Semantics,
     threshold: float = 0.5,
+    budget: int = BUDGET,
 ) -> Cells:
     """The cells of an axiom, or of a formula that may have free variables."""
     if isinstance(formula, CheckedAxiom):
         layers = prefix(formula.formula)
-        return Cells(formula.name, str(formula.source), layers, tables, semantics, threshold)
+        return Cells(
+            formula.name, str(formula.source), layers, tables, semantics, threshold, budget=budget
+        )
     layers = prefix(formula.formula)
     if formula.free and not layers.timed:
         layers = prefix(c.Aggregate(True, formula.formula, c.Window(), past=False))
     text = text_of(formula.formula)
-    return Cells("formula", text, layers, tables, semantics, threshold, formula.free)
+    return Cells("formula", text, layers, tables, semantics, threshold, formula.free, budget)
 
 
 def binding(

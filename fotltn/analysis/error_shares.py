@@ -131,10 +131,22 @@ def erring(
     count = errors.measure in (Measure.LOGARITHM, Measure.SUM)
     graded = cells.blocks({"body": cells.body, **(others or {})}, count=count)
     truths = cells.blocks({"body": cells.body}, crisp=True)
-    for block, other in zip(graded, truths, strict=True):
+    for block, other in _aligned(graded, truths):
         degree = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
         error = errors.of(degree, block.weight.expand(block.shape))
         yield Erring(block, degree, error, other.values["body"].expand(block.shape))
+
+
+def _aligned(left: Iterator[Block], right: Iterator[Block]) -> Iterator[tuple[Block, Block]]:
+    """Two ways to cut the same cells, as pairs of blocks of the same cells."""
+    one, other = next(left, None), next(right, None)
+    while one is not None and other is not None:
+        start, stop = max(one.start, other.start), min(one.stop, other.stop)
+        yield one.between(start, stop), other.between(start, stop)
+        one, other = (
+            next(blocks, None) if block.stop == stop else block
+            for block, blocks in ((one, left), (other, right))
+        )
 
 
 def shared_cells(cells: Cells) -> tuple[Cells, Errors]:

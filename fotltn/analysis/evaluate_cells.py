@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from fotltn.analysis.prefix import spread
+from fotltn.errors import LimitError
 from fotltn.evaluation import Evaluator
 from fotltn.logic import core as c
+from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
@@ -46,24 +49,39 @@ def sweep(
     axes: tuple[c.Axis, ...],
     tables: Tables,
     semantics: Semantics,
+    *,
+    budget: int = BUDGET,
 ) -> Iterator[Part]:
     """The values of formulas at every cell, a part of the first axis at a time.
 
     Under the crisp semantics values are Booleans, and tables must be (see `two_valued`).
+
+    Raises:
+        LimitError: even one place of the first axis does not fit the budget.
     """
     size = tables.size(axes[0]) if axes else 1
     each = tables.batch * tables.horizon * math.prod(tables.size(a) for a in axes[1:])
     width = max(1, min(size, MAX_CELLS // max(1, each)))
-    if width < size:
-        formulas, axes, tables = _apart(formulas, axes, tables)
-    evaluator = Evaluator(formulas, semantics, None)
-    for start in range(0, size, width):
+    parted = _apart(formulas, axes, tables)
+    start = 0
+    evaluator: Evaluator | None = None
+    while start < size:
         stop = min(size, start + width)
-        cut = replace(tables, cuts={axes[0]: (start, stop)}) if width < size else tables
-        values = evaluator(cut)
+        chosen, places, cut = (formulas, axes, tables) if width >= size else parted
+        if width < size:
+            cut = replace(cut, cuts={places[0]: (start, stop)})
+        evaluator = evaluator or Evaluator(chosen, semantics, None, budget)
+        try:
+            values = evaluator(cut)
+        except LimitError:
+            if width == 1:
+                raise
+            width, evaluator = width // 2, None
+            continue
         if semantics.log_space:
             values = {n: Value(v.axes, v.tensor.exp()) for n, v in values.items()}
-        yield Part(start, stop, {n: spread(v, axes).detach() for n, v in values.items()})
+        yield Part(start, stop, {n: spread(v, places).detach() for n, v in values.items()})
+        start = stop
 
 
 def _apart(
@@ -88,10 +106,35 @@ def _apart(
     return changed, (own, *others), replace(tables, sizes=sizes)
 
 
-def two_valued(tables: Tables, threshold: float) -> Tables:
-    """The same with degrees at or above the threshold true, as tables of Booleans; made once."""
+def two_valued(
+    tables: Tables,
+    threshold: float,
+    names: Iterable[str] | None = None,
+    *,
+    budget: int = BUDGET,
+) -> Tables:
+    """The same with degrees at or above the threshold true, as tables of Booleans; made once.
 
-    def boolean(table: Tensor | SparseTable) -> Tensor:
+    Args:
+        tables: the tables.
+        threshold: the degree from which on a fact is true.
+        names: of the predicates that are needed; without, all.
+        budget: bytes that tables of facts may take when they are laid out.
+
+    Raises:
+        LimitError: with the predicate whose table would take more.
+    """
+    chosen = frozenset(tables.predicates if names is None else names)
+    for name in chosen:
+        table = tables.predicates.get(name)
+        if isinstance(table, SparseTable) and math.prod(table.shape) > budget:
+            raise LimitError(
+                f"the facts of '{name}', laid out over all entities and times, need "
+                f"{math.prod(table.shape):,} bytes, more than the budget of {budget:,}"
+            )
+
+    def boolean(name: str) -> Tensor:
+        table = tables.table(name)
         if isinstance(table, Tensor):
             return table >= threshold if table.dtype != torch.bool else table
         dense = torch.full(table.shape, table.default >= threshold, device=table.value.device)
@@ -99,9 +142,14 @@ def two_valued(tables: Tables, threshold: float) -> Tables:
         return dense
 
     def made() -> Tables:
-        return replace(tables, predicates={n: boolean(t) for n, t in tables.predicates.items()})
+        dense = {
+            name: tables.derived(("true", name, threshold), partial(boolean, name))
+            for name in tables.predicates
+            if name in chosen
+        }
+        return replace(tables, predicates=dense)
 
-    return tables.derived(("two-valued", threshold), made)
+    return tables.derived(("two-valued", threshold, chosen), made)
 
 
 def rounded(tables: Tables, threshold: float) -> Tables:

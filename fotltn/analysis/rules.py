@@ -17,8 +17,9 @@ import numpy as np
 from fotltn.analysis.bootstrap import Draws, Estimate, estimate, ratio
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import ByTrace, Counts, count
-from fotltn.errors import DataError
+from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedAxiom
+from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.interpretation import Tables
 
@@ -102,6 +103,7 @@ def rules(
     threshold: float = 0.5,
     resamples: int = 2000,
     seed: int = 0,
+    budget: int = BUDGET,
 ) -> tuple[Rule, ...]:
     """Say of each rule how well its antecedent predicts its consequent.
 
@@ -118,8 +120,10 @@ def rules(
         threshold: the degree from which on a fact is true, in guards or if crisp.
         resamples: how often traces are drawn anew, for the intervals; 0 for none.
         seed: of these draws.
+        budget: bytes that intermediate results may take.
 
     Raises:
+        LimitError: with the rule that does not fit the budget.
         DataError: there are no such traces, or a number is out of range.
     """
     chosen = np.arange(tables.batch) if traces is None else np.asarray(traces, dtype=np.int64)
@@ -128,8 +132,11 @@ def rules(
     draws = Draws(len(chosen), resamples, seed)
     strengths = []
     for axiom in axioms:
-        cells = cells_of(axiom, tables, semantics, threshold)
-        every, uncut = count(cells, crisp=semantics.boolean)
+        cells = cells_of(axiom, tables, semantics, threshold, budget)
+        try:
+            every, uncut = count(cells, crisp=semantics.boolean)
+        except LimitError as error:
+            raise LimitError(f"'{axiom.name}': {error.diagnostics[0].message}") from None
         implies = cells.prefix.rule is not None
         strengths.append(
             Rule(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.output import emit_json, warn
+from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.cli.tables import add, grid, number, say, show
 from fotltn.errors import DataError
 from fotltn.semantics.config import SEMANTICS, named
@@ -88,6 +88,9 @@ def rules(
         int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
     ] = 2000,
     seed: Annotated[int, typer.Option("--seed", help="Of these draws.", min=0)] = 0,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")
+    ] = "4G",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
 ) -> None:
     """Count on facts alone how well rules hold, and whether that is more than chance.
@@ -102,7 +105,7 @@ def rules(
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
     counted = found.rules(
         formula or (), part=part, semantics=meaning, threshold=threshold, resamples=resamples,
-        seed=seed,
+        seed=seed, budget=as_bytes(budget),
     )  # fmt: skip
     lines = list(_watched(counted, len(formula or found.theory.axioms)))
     if as_json:

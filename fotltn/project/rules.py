@@ -13,6 +13,7 @@ from fotltn.grounding.facts import read_facts
 from fotltn.grounding.frames import Source
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
 from fotltn.logic.signature import Signature
+from fotltn.plan.build import BUDGET
 from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import model_of
@@ -49,6 +50,7 @@ class Evidence:
         threshold: float = 0.5,
         resamples: int = 2000,
         seed: int = 0,
+        budget: int = BUDGET,
     ) -> Iterator[Rule]:
         """Count the axioms, or formulas in their place, one after the other.
 
@@ -59,6 +61,7 @@ class Evidence:
             threshold: the degree from which on a fact is true.
             resamples: how often traces are drawn anew, for the intervals.
             seed: of these draws.
+            budget: bytes that intermediate results may take.
 
         Raises:
             FotError: a formula is wrong, or there is no such part.
@@ -69,7 +72,7 @@ class Evidence:
         return (
             rules(
                 [axiom], self.tables, traces=traces, semantics=semantics, threshold=threshold,
-                resamples=resamples, seed=seed,
+                resamples=resamples, seed=seed, budget=budget,
             )[0]
             for axiom in axioms
         )  # fmt: skip

@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 
-from fotltn import DataError
+from fotltn import DataError, files
 from fotltn.errors import Severity
 from fotltn.learn import store
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint

@@ -1,0 +1,168 @@
+"""The budget holds on every route to a value, and powers that would underflow are never formed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import fotltn as fot
+from fotltn.analysis.cells import cells_of
+from fotltn.analysis.evaluate_cells import sweep, two_valued
+from fotltn.analysis.rules import rules
+from fotltn.engine import compile_formulas
+from fotltn.errors import LimitError
+from fotltn.evaluation import Evaluator, evaluate_all
+from fotltn.logic.check import check
+from fotltn.semantics import reference
+from fotltn.semantics.config import CRISP, STABLE_PRODUCT
+
+pytestmark = pytest.mark.reliability
+
+THEORY = check(
+    fot.parse(
+        "sort agent\npredicate P(agent)\npredicate Near(agent, agent)\n"
+        "axiom Cheap: forall x: agent. G P(x)\n"
+        "axiom Dear: forall x: agent, y: agent, z: agent. "
+        "G(Near(x, y) & Near(y, z) -> F Near(x, z))\n"
+    )
+)
+SIZE, HORIZON = 24, 30
+
+
+def data(dtype: torch.dtype = torch.float64) -> fot.Tables:
+    generator = torch.Generator().manual_seed(0)
+    near = torch.rand(SIZE, SIZE, HORIZON, dtype=dtype, generator=generator)
+    return fot.tables(
+        THEORY, P=torch.rand(SIZE, HORIZON, dtype=dtype, generator=generator), Near=near
+    )
+
+
+FORMULAS = {axiom.name: axiom.formula for axiom in THEORY.axioms}
+NEEDED = SIZE**3 * HORIZON  # cells of the dear axiom
+
+ROUTES = {
+    "crisp": {"semantics": CRISP, "threshold": 0.5},
+    "by the equations": {"semantics": STABLE_PRODUCT, "engine": False},
+    "a p whose powers underflow": {"semantics": STABLE_PRODUCT.with_p(200)},
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("at", [0, None])
+def test_what_does_not_fit_is_refused_by_name(route, at):
+    with pytest.raises(LimitError, match=r"'Dear'.* bytes.* budget of 200,000"):
+        evaluate_all(FORMULAS, data(), at=at, budget=200_000, **ROUTES[route])
+    alone = {"Cheap": FORMULAS["Cheap"]}
+    assert evaluate_all(alone, data(), at=at, budget=200_000, **ROUTES[route])["Cheap"] is not None
+
+
+def test_a_plan_that_does_not_fit_is_refused_by_name():
+    with pytest.raises(LimitError, match=r"'Dear': .* budget of 1,000"):
+        fot.compile(THEORY, data(), budget=1000)
+
+
+def test_the_public_function_refuses():
+    with pytest.raises(LimitError, match="the formula needs"):
+        fot.evaluate(
+            "forall x: agent, y: agent, z: agent. G(Near(x, y) -> F Near(y, z))", data(),
+            semantics="crisp", threshold=0.5, budget=100_000,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("semantics", [CRISP, STABLE_PRODUCT])
+def test_cells_are_evaluated_in_parts_that_fit(semantics):
+    tables = two_valued(data(), 0.5) if semantics.boolean else data()
+    cells = cells_of(THEORY.axiom("Dear"), data(), STABLE_PRODUCT)
+    whole = list(sweep({"u": cells.body}, cells.axes, tables, semantics))
+    parts = list(sweep({"u": cells.body}, cells.axes, tables, semantics, budget=700_000))
+    assert len(whole) == 1 < len(parts)
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    joined = torch.cat([part.values["u"] for part in parts], 1)
+    assert torch.equal(joined, whole[0].values["u"])
+
+
+def test_violations_under_a_small_budget_are_those_under_a_large_one():
+    axiom, tables = THEORY.axiom("Dear"), data()
+    large = cells_of(axiom, tables, STABLE_PRODUCT).worst(5)
+    small = cells_of(axiom, tables, STABLE_PRODUCT, budget=700_000).worst(5)
+    assert (small.count, small.violated, small.weak) == (large.count, large.violated, large.weak)
+    assert [one.binding for one in small] == [one.binding for one in large]
+    assert [one.share for one in small] == pytest.approx([one.share for one in large])
+
+
+def test_rules_are_refused_by_name():
+    with pytest.raises(LimitError, match=r"'Dear': .*budget of 5,000"):
+        rules(THEORY.axioms, data(), budget=5000)
+
+
+def test_facts_are_not_laid_out_beyond_the_budget():
+    rows = {"predicate": ["Near"] * 3, "arg1": ["a", "b", "c"], "arg2": ["b", "c", "d"]}
+    many = {"predicate": ["P"] * 400, "arg1": [f"e{i}" for i in range(400)], "time": [*range(400)]}
+    tables = fot.read(THEORY, {**rows, "time": [0, 1, 2]}, many)
+    with pytest.raises(LimitError, match=r"the facts of 'Near', laid out .* need 65,286,400 bytes"):
+        rules(THEORY.axioms[1:], tables, budget=1_000_000)
+
+
+MEASURED = """
+import re, sys
+from pathlib import Path
+import torch
+import fotltn as fot
+from fotltn.engine import sizes_of
+from fotltn.plan.cost import peak_bytes
+from fotltn.semantics.config import CRISP
+from fotltn.logic.check import check
+theory = check(fot.parse("sort s\\npredicate P(s, s)\\naxiom A: " + sys.argv[1]))
+data = fot.tables(theory, P=torch.rand(220, 220, 100) > 0.5)
+fot.evaluate("forall x: s, y: s. P(x, y)", data, semantics="crisp")
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+before = peak()
+fot.evaluate(theory.axioms[0].source, data, semantics="crisp")
+taken = peak() - before
+print(taken, peak_bytes(theory.axioms[0].formula, sizes_of(data, torch.float32), crisp=True))
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="needs Linux")
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "forall x: s, y: s. G(P(x, y) -> F P(y, x))",
+        "forall x: s, y: s. G(P(x, y) -> F[<=5] (P(y, x) & X P(x, y)))",
+    ],
+)
+def test_the_estimate_is_near_what_is_taken(formula):
+    run = [sys.executable, "-c", MEASURED, formula]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    taken, said = map(int, done.stdout.split())
+    assert taken / 3 < said < 3 * taken
+
+
+# --- rounding ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2, 5, 8, 20, 100])
+@pytest.mark.parametrize("text", ["forall x: agent. G P(x)", "exists x: agent. F P(x)"])
+def test_prepared_plans_in_single_precision_are_right_at_every_p(p, text):
+    """Powers of small degrees underflow: 0.01^20 is no number of single precision."""
+    theory = check(fot.parse(f"sort agent\npredicate P(agent)\naxiom A: {text}"))
+    table = 10 ** (-4 * torch.rand(7, 9, generator=torch.Generator().manual_seed(p)))
+    tables = fot.tables(theory, P=table if "exists" in text else 1 - table)
+    semantics, formula = STABLE_PRODUCT.with_p(p), theory.axioms[0].formula
+    exact = reference.evaluate(
+        formula, fot.tables(theory, P=(table if "exists" in text else 1 - table).double()),
+        semantics, dtype=torch.float64,
+    ).tensor[0, 0]  # fmt: skip
+    program = compile_formulas({"A": formula}, theory.signature, semantics)
+    prepared = program.prepare(tables, dtype=torch.float32)(tables)["A"].tensor[..., 0].squeeze()
+    kept = Evaluator({"A": formula}, semantics, 0)(tables)["A"].tensor[..., 0].squeeze()
+    public = fot.evaluate(text, tables, semantics=semantics)
+    asked = fot.compile(theory, tables, semantics=semantics)(tables)["A"]
+    for value in (prepared, kept, public, asked):
+        assert float(value) == pytest.approx(float(exact), abs=2e-6)
