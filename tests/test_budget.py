@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def data(dtype: torch.dtype = torch.float64) -> fot.Tables:
 FORMULAS = {axiom.name: axiom.formula for axiom in THEORY.axioms}
 NEEDED = SIZE**3 * HORIZON  # cells of the dear axiom
 
-ROUTES = {
+ROUTES: dict[str, dict[str, Any]] = {
     "crisp": {"semantics": CRISP, "threshold": 0.5},
     "by the equations": {"semantics": STABLE_PRODUCT, "engine": False},
     "a p whose powers underflow": {"semantics": STABLE_PRODUCT.with_p(200)},

@@ -16,6 +16,7 @@ from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import Kind
 from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.prefix import Prefix, prefix
+from fotltn.analysis.rules import rules
 from fotltn.analysis.truncation import if_longer
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
@@ -393,6 +394,54 @@ def test_a_mean_antecedent_counts_each_cell_once():
     degree = model.predicates["P"] * model.predicates["Q"]  # type: ignore[operator]
     inside = torch.cat([degree[0].flatten(), degree[1, :, :2].flatten()])
     assert found.axiom("N1").antecedent == pytest.approx(float(inside.mean()))
+
+
+def test_labels_say_nothing_of_axioms_about_what_they_do_not_state():
+    theory, model, labels = check(parse_theory(TEXT)), small(), small(3)
+    every, some = (
+        audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], labels=labels, unknown=unknown)
+        for unknown in ([], ["Q"])
+    )
+    for name in ("N1", "N2"):  # they speak of Q
+        row = some.axiom(name)
+        assert (row.labels, row.on_labels, row.value) == (None, None, every.axiom(name).value)
+        assert row.evidence == row.on_model
+        assert Kind.CONTRADICTED not in kinds(some, name)
+    for name in ("N3", "N4"):
+        assert some.axiom(name) == every.axiom(name)
+    known = [some.axiom(name).labels or 0.0 for name in ("N3", "N4")]
+    assert some.knowledge_base.kb_sat.labels == pytest.approx(sum(known) / 2)
+    assert some.knowledge_base.kb_sat.value == every.knowledge_base.kb_sat.value
+    told = json.loads(json.dumps(some.as_dict()))
+    assert [a["labels"] for a in told["axioms"]] == [None, None, *known]
+
+
+def test_labels_may_say_nothing_at_all():
+    theory, model = check(parse_theory(TEXT)), small()
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"], labels=model, unknown=["P"])
+    assert all(row.labels is None and row.on_labels is None for row in found.axioms)
+    assert found.knowledge_base.kb_sat.labels is None
+    assert found.knowledge_base.satisfaction.labels is None
+
+
+def test_without_entities_nothing_is_counted():
+    text = "sort s\nsort u\npredicate P(s), D(u)\nrelation pairs(s, u)\n"
+    text += "axiom N1: forall x: u. G(D(x) -> X D(x))\naxiom N2: forall (x, y) in pairs. G P(x)"
+    theory = check(parse_theory(text))
+    model = Tables(
+        {"s": 2, "u": 0},
+        torch.tensor([3]),
+        3,
+        {"P": torch.rand(1, 2, 3), "D": torch.rand(1, 0, 3)},
+        relations={"pairs": torch.zeros(0, 2, dtype=torch.int64)},
+        signature=theory.signature,
+    )
+    found = audit(theory, model, STABLE_PRODUCT, learned=["P"])
+    for row in found.axioms:
+        assert (row.value, row.on_model.cells, row.on_model.violations) == (1.0, 0, 0)
+    assert (found.axiom("N1").on_model.support, found.axiom("N1").on_model.base_rate) == (0, None)
+    for rule in rules(theory.axioms, model, resamples=0):
+        assert (rule.whole.support, rule.whole.confidence.value, rule.absent) == (0, None, 0)
 
 
 def test_parts_give_the_same_as_the_whole(monkeypatch):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import fotltn
 from fotltn import evaluate
 from fotltn.analysis.ask import ask
 from fotltn.analysis.audit import audit
@@ -125,10 +126,19 @@ def test_an_axiom_that_there_is_not():
         cells("A4")
 
 
+def test_names_must_fit_the_tables():
+    with pytest.raises(DataError, match="the sort 'agent' has 2 entities, but 1 names"):
+        fotltn.tables(THEORY, TABLES, entities={"agent": ["ego"]})
+    with pytest.raises(DataError, match="there are 1 traces, but 2 names"):
+        fotltn.tables(THEORY, TABLES, traces=["day", "night"])
+    names = {"agent": ["ego", "bus"], "place": ["here", "there"]}
+    tables = fotltn.tables(THEORY, {**TABLES, **PAIRS}, entities=names, traces=["day"])
+    assert tables.names == NAMES
+
+
 A1 = THEORY.axiom("A1")
 WITH_THRESHOLD = {
     "cells": lambda tables, t: cells_of(A1, tables, STABLE, t),
-    "shares": lambda tables, t: shared_cells(cells_of(A1, tables, STABLE, t)),
     "violations": lambda tables, t: violations(A1, tables, STABLE, threshold=t),
     "counterexample": lambda tables, t: counterexample(A1, tables, threshold=t),
     "rules": lambda tables, t: rules([A1], tables, threshold=t, resamples=0),
@@ -172,11 +182,9 @@ def test_an_explanation_is_all_of_its_parts():
 
 
 def test_cells_with_exact_shares_keep_the_means_that_differ():
-    mixed, errors = shared_cells(
-        cells_of(THEORY.axiom("A1"), made(), replace(STABLE, always=PMean(2)))
-    )
+    mixed, errors = shared_cells(cells("A1", replace(STABLE, always=PMean(2))))
     assert (text_of(mixed.body), errors.p) == ("G(Car(x) -> F Stop(x))", 4)
-    assert shared_cells(cells_of(THEORY.axiom("A1"), made(), STABLE))[0].body == cells("A1").body
+    assert shared_cells(cells("A1"))[0].body == cells("A1").body
 
 
 def test_numbers_stand_for_entities_without_names():
