@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo reproduce test test-slow test-reliability check format clean
+.PHONY: demo reproduce test test-slow test-reliability test-wheel check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
@@ -22,6 +22,9 @@ test-slow: $(STAMP)
 
 test-reliability: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m reliability
+
+test-wheel: # the wheel in an empty environment, outside the checkout
+	PYTHON=$(PYTHON) .ci/wheel
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
