@@ -169,8 +169,12 @@ def _together(
     how = semantics.forall
     p = how.p if isinstance(how, PMean) and not semantics.boolean else math.inf
     weight = {a.name: a.weight for a in theory.axioms}
-    means = {n: kb_sat(v).value for n, v in values.items()}
-    errors = {n: satisfaction(v, p=p, weights=weight).value for n, v in values.items()}
+    told = {n: v for n, v in values.items() if v or not weight}  # labels may say nothing of any
+    means = {n: kb_sat(v).value for n, v in told.items()}
+    errors = {
+        n: satisfaction(v, p=p, weights={name: weight[name] for name in v}).value
+        for n, v in told.items()
+    }
     return KnowledgeBase(*(
         Worlds(found["value"], found.get("labels"), found["all_false"], found["all_half"])
         for found in (means, errors)

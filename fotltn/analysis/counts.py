@@ -78,7 +78,8 @@ class _Sums:
 
     def __init__(self, cells: Cells, ahead: int = 0) -> None:
         tables = cells.tables
-        self.totals: dict[str, ByTrace] = {}
+        names = ("cells", "absent", "if", "both", "base", "then")
+        self.totals: dict[str, ByTrace] = {name: np.zeros(tables.batch) for name in names}
         times = torch.arange(tables.horizon, device=tables.lengths.device)
         self.inner = times + ahead < tables.lengths.unsqueeze(-1)
 

@@ -62,7 +62,7 @@ def sweep(
     size = tables.size(axes[0]) if axes else 1
     each = tables.batch * tables.horizon * math.prod(tables.size(a) for a in axes[1:])
     width = max(1, min(size, MAX_CELLS // max(1, each)))
-    parted = _apart(formulas, axes, tables)
+    parted = _apart(formulas, axes, tables) if size > 1 else (formulas, axes, tables)
     start = 0
     evaluator: Evaluator | None = None
     while start < size:

@@ -56,7 +56,7 @@ def present_where_used(axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables
 def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | None], set[Span]]:
     """For each variable, by axis and column, when what changes over time is asked about it."""
     used: dict[tuple[c.Axis, int | None], set[Span]] = {}
-    for node, span in spans(body).items():
+    for node, read in spans(body).items():
         if not isinstance(node, c.Atom | c.Equal | c.Compare):
             continue
         waiting: list[tuple[Node, bool]] = [(node, False)]
@@ -68,7 +68,7 @@ def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | No
                 case c.Apply(name):
                     moves = moves or tables.function(name).shape[-1] > 1
                 case c.Variable(axis, _, column) if moves:
-                    used.setdefault((axis, column), set()).add(span)
+                    used.setdefault((axis, column), set()).update(read)
             waiting += [(child, moves) for child in children(part)]
     return used
 

@@ -17,12 +17,6 @@ class Span(NamedTuple):
     low: int | None
     high: int | None
 
-    def joined(self, other: Span) -> Span:
-        """The least span that has both."""
-        low = None if None in (self.low, other.low) else min(self.low, other.low)  # type: ignore[type-var]
-        high = None if None in (self.high, other.high) else max(self.high, other.high)  # type: ignore[type-var]
-        return Span(low, high)
-
 
 HERE = Span(0, 0)
 
@@ -46,19 +40,19 @@ def inside(node: c.Formula, span: Span) -> Span:
             assert_never(never)
 
 
-def spans(formula: c.Formula) -> dict[c.Formula, Span]:
-    """Where each distinct part of a formula is read.
+def spans(formula: c.Formula) -> dict[c.Formula, set[Span]]:
+    """Where each distinct part of a formula is read: a span for each place where it is written.
 
-    >>> step = c.Shift(c.Atom("p", ()), 1, past=False, weak=False)
-    >>> spans(step)[step.arg]
-    Span(low=1, high=1)
+    >>> p = c.Atom("p", ())
+    >>> sorted(spans(c.And(p, c.Shift(p, 1, past=False, weak=False)))[p])
+    [Span(low=0, high=0), Span(low=1, high=1)]
     """
-    read = {formula: HERE}
+    read: dict[c.Formula, set[Span]] = {formula: {HERE}}
     for node in reversed([n for n in postorder(formula) if isinstance(n, c.Formula)]):
-        below = inside(node, read[node])
+        below = {inside(node, span) for span in read[node]}
         for child in children(node):
             if isinstance(child, c.Formula):
-                read[child] = read[child].joined(below) if child in read else below
+                read.setdefault(child, set()).update(below)
     return read
 
 
