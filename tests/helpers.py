@@ -10,19 +10,47 @@ import torch
 from torch import Tensor
 
 import fotltn
-from fotltn.semantics.interpretation import Names
+from fotltn.data import checked_theory
+from fotltn.logic.check import check_formula
+from fotltn.semantics.interpretation import Names, Tables
+from fotltn.semantics.tables import interpret
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import STRICT, Temporal
+from fotltn.syntax.parse import parse_formula
 
 FUTURE = (Temporal.X, Temporal.WX, Temporal.F, Temporal.G, Temporal.U, Temporal.R)
 PAST = (Temporal.Y, Temporal.WY, Temporal.O, Temporal.H, Temporal.S, Temporal.T)
 EVERY = tuple(Temporal)
 
 
+#: What belongs to tables, not to their evaluation.
+OF_TABLES = ("lengths", "functions", "relations", "constants", "features", "horizon")
+
+
+def tables_for(
+    formula: str | f.Formula, predicates: Any, theory: Any = None, **more: Any
+) -> Tables:
+    """Tables for a formula; where no theory declares its symbols, as the formula uses them."""
+    parsed = parse_formula(formula) if isinstance(formula, str) else formula
+    signature = None if theory is None else checked_theory(theory).signature
+    constants = () if signature else tuple(more.get("constants") or ())
+    checked = check_formula(parsed, signature, constants=constants)
+    return interpret(
+        checked.signature, predicates, used=checked.formula, declared=theory is not None, **more
+    )
+
+
+def value_of(formula: str | f.Formula, predicates: Any, **options: Any) -> Tensor:
+    """`fotltn.evaluate`, on tables made for the formula where it is not enough to name degrees."""
+    more = {n: options.pop(n) for n in ("theory", *OF_TABLES) if n in options}
+    data = tables_for(formula, predicates, **more) if more else predicates
+    return fotltn.evaluate(formula, data, **options)
+
+
 def evaluate(formula: str | f.Formula, predicates: Any, **options: Any) -> Tensor:
     """What the reference says, for an oracle to judge; the engine must say the same."""
-    expected = fotltn.evaluate(formula, predicates, engine=False, **options)
-    found = fotltn.evaluate(formula, predicates, **options)
+    expected = value_of(formula, predicates, engine=False, **options)
+    found = value_of(formula, predicates, **options)
     torch.testing.assert_close(
         found, expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=lambda m: f"{formula}\n{m}"
     )

@@ -12,6 +12,7 @@ from fotltn.evaluation import evaluate_all
 from fotltn.semantics import reference
 from fotltn.semantics.config import LTN
 from fotltn.semantics.tables import interpret
+from tests.helpers import value_of
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 
 TABLES = {"A": torch.rand(300), "B": torch.rand(300, 40), "P": torch.rand(300, 300)}
@@ -26,8 +27,8 @@ def test_the_engine_and_the_equations_agree(name):
         formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
         for at in ("all", 0):
             given = {**arguments(worlds), "semantics": name, "at": at}
-            found = fotltn.evaluate(formula, **given)
-            expected = fotltn.evaluate(formula, engine=False, **given)
+            found = value_of(formula, **given)
+            expected = value_of(formula, engine=False, **given)
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import fotltn
-from fotltn import evaluate
 from fotltn.analysis.ask import ask
 from fotltn.analysis.audit import audit
 from fotltn.analysis.cells import Cell, Cells, cells_of
@@ -35,6 +34,7 @@ from fotltn.semantics.tables import interpret
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder
+from tests.helpers import value_of as evaluate
 from tests.random_cases import SIGNATURE, random_case
 
 THEORY = check(

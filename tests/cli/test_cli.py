@@ -11,11 +11,12 @@ import typer.main
 from typer.testing import CliRunner
 
 import fotltn
-from fotltn import SEMANTICS, evaluate
+from fotltn import SEMANTICS
 from fotltn.cli.main import app
 from fotltn.grounding import dense
 from fotltn.syntax.load import load_theory
 from tests.cli.conftest import EXAMPLE, THEORY
+from tests.helpers import value_of as evaluate
 
 APPENDIX = ["eval", str(EXAMPLE / "theory.fot"), "--facts", str(EXAMPLE / "facts.csv")]
 EVAL = ["eval", "t.fot", "--facts", "f.csv"]

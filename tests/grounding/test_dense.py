@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fotltn import SEMANTICS, DataError, evaluate
+from fotltn import SEMANTICS, DataError
 from fotltn.evaluation import evaluate_core, present
 from fotltn.grounding import dense
 from fotltn.grounding.dense import interpretation
@@ -19,6 +19,7 @@ from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.parse import parse_formula
 from tests.grounding.common import SIGNATURE, THEORY, read
+from tests.helpers import value_of as evaluate
 
 LENGTHS = {"one": 4, "two": 2, "three": 3}
 FORMULAS = [

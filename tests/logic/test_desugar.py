@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fotltn import SEMANTICS, check_formula, evaluate, parse_formula
+from fotltn import SEMANTICS, check_formula, parse_formula
 from fotltn.logic import core as c
 from fotltn.syntax.operators import STRICT, Temporal
+from tests.helpers import value_of as evaluate
 
 #: Each equation of desugar's docstring with its past mirror, and with bounds.
 EQUATIONS = [

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import torch
 
-import fotltn
 from fotltn.logic.check import check
 from fotltn.monitor.monitor import Monitor
 from fotltn.monitor.steps import Header, Step
@@ -16,6 +15,7 @@ from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import GODEL
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
+from tests.helpers import value_of
 from tests.semantics.textbook import Table, World, holds
 from tests.semantics.worlds import (
     DECLARED,
@@ -109,7 +109,7 @@ def test_values():
             del given["features"]
             for formula, value in zip(formulas, monitor.values().values(), strict=True):
                 if value.now is not None:
-                    wanted = fotltn.evaluate(formula, **given, semantics=how, engine=False)
+                    wanted = value_of(formula, **given, semantics=how, engine=False)
                     assert abs(value.now - float(wanted)) < 1e-9, (str(formula), how, t)
                     assert value.low - 1e-9 <= value.now <= value.high + 1e-9
                     compared += 1

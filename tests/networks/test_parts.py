@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn import DataError
+from fotltn import DataError, evaluation
 from fotltn.grounding.labels import Labels
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.inputs import Embeddings, Joined
@@ -90,13 +90,14 @@ def test_a_part_that_is_met_once_leaves_nothing_behind():
     numbers = {"agent": torch.tensor([1, 2])}
     for _ in range(3):
         ground(part(ground.given, ground.signature, entities=numbers, again=False))
-    assert not ground._plans["Danger"]._ready
+    assert not ground._evaluators["Danger"]._ready
     kept = part(ground.given, ground.signature, entities=numbers)
     ground(kept)
-    ready = ground._plans["Danger"]._ready[kept.key]
+    ready = ground._evaluators["Danger"]._ready[kept.key]
+    compiled = evaluation._program.cache_info().misses
     ground(kept)
-    assert ground._plans["Danger"]._ready == {kept.key: ready}
-    assert len(ground._plans["Danger"]._programs) == 1
+    assert ground._evaluators["Danger"]._ready == {kept.key: ready}
+    assert evaluation._program.cache_info().misses == compiled
 
 
 def test_gradients_reach_the_entities_of_a_part_only():

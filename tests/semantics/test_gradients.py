@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import fotltn
 from fotltn import SEMANTICS, Semantics
 from fotltn.semantics import aggregate, connectives, logspace
 from fotltn.semantics.config import Implication, Negation, TConorm, TNorm
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
-from tests.helpers import EVERY, random_formula
+from tests.helpers import EVERY, random_formula, value_of
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 
 FUZZY = {name: s for name, s in SEMANTICS.items() if not s.boolean}
@@ -28,7 +27,7 @@ P = [1.0, 2.0, 2.5, 4.0, 40.0, math.inf]
 @pytest.fixture(params=["engine", "reference"])
 def evaluate(request):
     """Each evaluator in turn."""
-    return partial(fotltn.evaluate, engine=request.param == "engine")
+    return partial(value_of, engine=request.param == "engine")
 
 
 def interior(*shape: int) -> Tensor:

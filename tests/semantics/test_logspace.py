@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fotltn import Semantics, SemanticsError, evaluate
+from fotltn import Semantics, SemanticsError
 from fotltn.semantics import aggregate, connectives, logspace
 from fotltn.semantics.config import (
     LOG_PRODUCT,
@@ -21,6 +21,7 @@ from fotltn.semantics.config import (
     TNorm,
 )
 from fotltn.syntax import formula as f
+from tests.helpers import value_of as evaluate
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 
 GRID = torch.tensor([0.0, 1e-9, 0.1, 0.5, 0.9, 1 - 1e-9, 1.0], dtype=torch.float64)

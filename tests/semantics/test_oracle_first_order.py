@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from fotltn import evaluate
 from fotltn.syntax import formula as f
+from tests.helpers import value_of as evaluate
 from tests.semantics.textbook import World, holds
 from tests.semantics.worlds import (
     SOFT,

@@ -10,10 +10,11 @@ import pytest
 import torch
 from flloat import ltlf
 
-from fotltn import evaluate, parse_formula
+from fotltn import parse_formula
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import Temporal as Op
 from tests.helpers import EVERY, FUTURE, PAST, random_formula
+from tests.helpers import value_of as evaluate
 from tests.semantics.textbook import holds, propositional
 
 NAMES = ("a", "b", "c")

@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 
-from fotltn import SEMANTICS, DataError, evaluate, parse_formula
+from fotltn import SEMANTICS, DataError, parse_formula
 from fotltn.dsl import And, Or, exists, forall, predicates, variables
 from fotltn.semantics import aggregate
 from fotltn.semantics.config import PMean
 from fotltn.syntax.operators import Temporal
+from tests.helpers import value_of as evaluate
 from tests.semantics.textbook import holds, propositional
 
 FUZZY = [name for name, s in SEMANTICS.items() if not s.boolean]

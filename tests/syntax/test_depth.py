@@ -9,13 +9,14 @@ import sys
 import pytest
 import torch
 
-from fotltn import check, check_formula, evaluate, parse_formula, show
+from fotltn import check, check_formula, parse_formula, show
 from fotltn.errors import LimitError, ParseError
 from fotltn.logic import core as c
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory, parse_theory
 from fotltn.syntax.parse import MAX_CHARACTERS
 from fotltn.tree import depth, postorder
+from tests.helpers import value_of as evaluate
 
 N = 10_000
 
