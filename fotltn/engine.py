@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -18,7 +18,7 @@ from fotltn.kernels.tracing import tracing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, Layout, layout
-from fotltn.plan.build import BUDGET, build
+from fotltn.plan.build import BUDGET, EQUATIONS, build
 from fotltn.plan.cost import called, dense_cost
 from fotltn.plan.facts import Bound
 from fotltn.plan.plan import Plan, Route
@@ -70,7 +70,9 @@ class Program:
         if not tables.cuts:
             facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
         plan = self.plan(sizes, budget=budget)
-        return Prepared(plan, self.semantics, dtype, sizes.ragged, facts, self.guards())
+        return Prepared(
+            plan, self.semantics, dtype, sizes.ragged, facts, self.guards(), self.unused(plan)
+        )
 
     def ready(
         self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET
@@ -87,6 +89,17 @@ class Program:
     @property
     def _whole(self) -> list[c.Formula]:
         return [formula for _, formula in self.formulas]
+
+    def unused(self, plan: Plan) -> dict[str, tuple[str, ...]]:
+        """By formula, the predicates that do not matter to its value, as `a` in `a & false`."""
+        roots = dict(plan.roots)
+        unused = {}
+        for name, formula in self.formulas:
+            written = {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}
+            read = {n.predicate for n in postorder(roots[name]) if isinstance(n, Leaf | c.Atom)}
+            if written - read:
+                unused[name] = tuple(sorted(written - read))
+        return unused
 
     def guards(self) -> frozenset[str]:
         """The predicates that decide, as guards, what is counted."""
@@ -109,6 +122,7 @@ class Prepared:
     ragged: bool
     facts: dict[str, SparseTable] = field(default_factory=dict)  # as of the last call
     guards: frozenset[str] = frozenset()
+    unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bound: dict[Leaf, Bound] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
@@ -123,7 +137,10 @@ class Prepared:
         """
         self._renew(tables)
         run = Run(tables, self.semantics, self.dtype, self.bound, ragged=self.ragged)
-        return execute(self.plan, run)
+        values = execute(self.plan, run)
+        for name, predicates in self.unused.items():
+            values[name] = with_gradients(values[name], predicates, tables)
+        return values
 
     def _renew(self, tables: Tables) -> None:
         """Check that facts are where they were, and forget what came from other degrees."""
@@ -224,6 +241,8 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
         extreme = step.route is Route.SUPPORT and kind in (Kind.MINIMUM, Kind.MAXIMUM)
         if extreme or step.route in (Route.CHUNKED, Route.PAIRS):
             raise SemanticsError(f"a step of the kind '{step.route}' is not compiled")
+        if step.why == EQUATIONS:
+            raise SemanticsError("a formula that is computed by the equations is not compiled")
     prepared(model)  # facts are made ready outside
     names = tuple(n for n, t in model.predicates.items() if isinstance(t, Tensor))
     axes: dict[str, tuple[c.Axis, ...]] = {}
@@ -261,6 +280,17 @@ def compile_formulas(
         }
     )
     return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics, at)
+
+
+def with_gradients(value: Value, predicates: Iterable[str], tables: Tables) -> Value:
+    """A value with a gradient, of 0, for tables that it does not depend on."""
+    tensor = value.tensor
+    for name in predicates:
+        table = tables.table(name)
+        degrees = table.value if isinstance(table, SparseTable) else table
+        if degrees.is_floating_point():
+            tensor = tensor + degrees.narrow(0, 0, 0).sum().to(tensor.dtype)
+    return Value(value.axes, tensor)
 
 
 def _check_alone(name: str, root: Expr, sizes: Sizes, budget: int) -> None:

@@ -20,6 +20,7 @@ from fotltn.engine import (
     compile_formulas,
     compiled,
     sizes_of,
+    with_gradients,
 )
 from fotltn.errors import BuildError, DataError, LimitError, SemanticsError
 from fotltn.logic import core as c
@@ -34,7 +35,7 @@ from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.tables import interpret, whole_number
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Axiom, FunctionDecl, PredicateDecl, Theory
@@ -89,13 +90,14 @@ def evaluate(
     if log and meaning.boolean:
         raise SemanticsError("Boolean truth has no logarithm")
     checked, tables = _on(formula, data, old)
-    point = None if at == "all" else _point(at, tables)
+    point = None if isinstance(at, str) and at == "all" else time_point(at, tables)
     value = evaluate_core(
         checked.formula, tables, meaning, at=point, threshold=threshold, log=log, budget=budget,
         engine=engine,
     )  # fmt: skip
     # A copy: the value of an atom is its table, which the caller may not want to write to.
-    return present(value, checked.free, tables, at=at, batched=not tables.single).clone()
+    when: Time = "all" if point is None else point
+    return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
 
 
 _OLD = ("theory", "lengths", "functions", "relations", "constants", "features", "horizon")
@@ -270,10 +272,12 @@ class Evaluator:
         sizes = sizes_of(tables, tables.dtype)
         for name, formula in self.formulas.items():
             check_peak(name, formula, sizes, self.budget, crisp=False)
-        return {
-            name: reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)
-            for name, formula in self.formulas.items()
-        }
+        values = {}
+        for name, formula in self.formulas.items():
+            value = reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)
+            used = {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}
+            values[name] = with_gradients(value, used, tables)
+        return values
 
     def _truths(self, tables: Tables) -> dict[str, Value]:
         formulas = list(self.formulas.values())
@@ -381,12 +385,14 @@ def _program(
     return compile_formulas(dict(formulas), signature, semantics, at=at)
 
 
-def _point(at: int, tables: Tables) -> int:
-    if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < tables.horizon:
+def time_point(at: object, tables: Tables) -> int:
+    """A point of time, which must exist."""
+    time = whole_number(at)
+    if time is None or not 0 <= time < tables.horizon:
         raise DataError(
             f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
         )
-    return at
+    return time
 
 
 def present(
@@ -405,5 +411,5 @@ def present(
     if not bool(inside.all()):
         tensor = torch.where(inside, tensor, beyond.to(tensor.dtype))
     if at != "all":
-        tensor = tensor[..., _point(at, tables)]
+        tensor = tensor[..., time_point(at, tables)]
     return tensor if batched else tensor[0]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.evaluate_cells import two_valued
-from fotltn.errors import BuildError, DataError
-from fotltn.evaluation import Time, evaluate_all, present
+from fotltn.errors import BuildError
+from fotltn.evaluation import Time, evaluate_all, present, time_point
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import Semantics
@@ -108,13 +108,9 @@ def ask(
     if not isinstance(parsed, Formula):
         raise BuildError(f"expected a formula or its text, not {parsed!r}")
     checked = check_formula(parsed, tables.signature)
-    if at != "all" and (isinstance(at, bool) or not 0 <= at < tables.horizon):
-        raise DataError(
-            f"the time point {at!r} does not exist: there are 0 to {tables.horizon - 1}"
-        )
+    point = None if isinstance(at, str) and at == "all" else time_point(at, tables)
     if semantics.boolean:
         tables = two_valued(tables, threshold)
-    point = None if at == "all" else at
     with torch.no_grad():
         ((axes, tensor),) = evaluate_all(
             {"formula": checked.formula}, tables, semantics, at=point

@@ -32,6 +32,9 @@ BUDGET = 4 * 2**30
 #: A mean is written as a sum of means if these take less than this part of its operations.
 WORTH = 1.0
 
+#: Why a formula stays whole.
+EQUATIONS = "by the equations"
+
 _GIVEN = (c.Equal, c.Compare, c.Edge)
 
 
@@ -157,7 +160,7 @@ class _Builder:
                 return Step(node, Route.TABLE, why, (), 0, sizes.bytes(node) if made else 0)
             case e.Data(formula) if not node.crisp and not isinstance(formula, _GIVEN):
                 flops, held = dense_cost(formula, sizes)
-                return Step(node, Route.GIVEN, "by the equations", (), flops, held)
+                return Step(node, Route.GIVEN, EQUATIONS, (), flops, held)
             case e.Data():
                 return Step(node, Route.GIVEN, "", (), cells, sizes.bytes(node))
             case e.At(e.Pairs(left, right, window)):

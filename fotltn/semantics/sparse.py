@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,6 +32,13 @@ class SparseTable:
     def facts(self) -> int:
         """The number of facts."""
         return self.value.shape[0]
+
+    def unsqueeze(self, dim: int) -> SparseTable:
+        """The same with an axis of size 1 before the others, or (-1) after them."""
+        row = torch.zeros_like(self.index[:1])
+        if dim == 0:
+            return replace(self, index=torch.cat([row, self.index]), shape=(1, *self.shape))
+        return replace(self, index=torch.cat([self.index, row]), shape=(*self.shape, 1))
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """All degrees."""

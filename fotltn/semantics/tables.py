@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,8 +15,11 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.syntax.theory import FunctionDecl
 from fotltn.tree import postorder
+
+T = TypeVar("T", bound=Tensor | SparseTable)
 
 
 def interpret(
@@ -44,7 +49,7 @@ def interpret(
     ):
         _none_missing(kind, given, needed)
     tables = {
-        n: _tensor(f"predicate '{n}'", predicates[n])
+        n: _table(f"predicate '{n}'", predicates[n])
         for n in signature.predicates
         if n in predicates
     }
@@ -52,50 +57,58 @@ def interpret(
     sizes: dict[str, tuple[int, str]] = {}
     times: dict[str, int] = {}
     traces: dict[str, int] = {}
-    shaped = {}
+    shaped: dict[str, Tensor | SparseTable] = {}
     for name, table in tables.items():
         decl = signature.predicates[name]
         static = decl.static if declared else None
+        if isinstance(table, SparseTable):
+            table = _as_written(table, len(decl.sorts), static, batched)
         shaped[name] = _shape(
             f"predicate '{name}'", table, decl.sorts, static, batched, sizes, times, traces
         )
-    mapped = {}
-    for name, table in results.items():
+    mapped: dict[str, Tensor] = {}
+    for name, result in results.items():
         if name in signature.functions:
             fun = signature.functions[name]
             static = fun.static if declared else None
             mapped[name] = _shape(
-                f"function '{name}'", table, fun.sorts, static, batched, sizes, times, traces
+                f"function '{name}'", result, fun.sorts, static, batched, sizes, times, traces
             )
     vectors = _features(signature, features or {}, batched, sizes)
     traces.update({f"features of '{s}'": t.shape[0] for s, t in vectors.items() if batched})
     length, count = _lengths(lengths, times, traces, horizon)
-    for name, table in mapped.items():
-        mapped[name] = _inside_only(table, count, length)
+    for name, result in mapped.items():
+        mapped[name] = _inside_only(result, count, length)
     for name, table in shaped.items():
-        shaped[name] = _inside_only(table, count, length)
-        seen = shaped[name] if batched else shaped[name][0]
-        _degrees(name, seen if tables[name].dim() == seen.dim() else seen[..., 0])
+        if isinstance(table, SparseTable):  # its degrees are checked, and are no padding
+            continue
+        shaped[name] = inside = _inside_only(table, count, length)
+        seen = inside if batched else inside[0]
+        _degrees(name, seen if len(tables[name].shape) == seen.dim() else seen[..., 0])
     pairs = {
         n: _tuples(n, t, len(signature.relations[n].sorts))
         for n, t in (relations or {}).items()
         if n in signature.relations
     }
+    known: dict[str, int] = {}
     for name, number in (constants or {}).items():
-        if isinstance(number, bool) or not isinstance(number, int):
+        entity = whole_number(number)
+        if entity is None:
             raise DataError(f"the constant '{name}' is the number of an entity, not {number!r}")
-    numbers = {s: dict(constants or {}) for s in signature.sorts}
+        known[name] = entity
+    numbers = {s: dict(known) for s in signature.sorts}
     plain = {s: n for s, (n, _) in sizes.items()}
     for decl_ in signature.functions.values():
         _entity_results(decl_, mapped, plain)
-    for name, table in pairs.items():
+    for name, tuples in pairs.items():
         for place, sort in enumerate(signature.relations[name].sorts):
-            _in_range(f"relation '{name}', place {place + 1}", table[:, place], plain.get(sort))
-    kinds = {t.dtype for t in shaped.values() if t.is_floating_point()}
+            _in_range(f"relation '{name}', place {place + 1}", tuples[:, place], plain.get(sort))
+    degrees = [t.value if isinstance(t, SparseTable) else t for t in tables.values()]
+    device = next((t.device for t in degrees), torch.device("cpu"))
+    kinds = {t.dtype for t in degrees if t.is_floating_point()}
     if len(kinds) > 1:
         widest = functools.reduce(torch.promote_types, kinds)
-        shaped = {n: t.to(widest) if t.is_floating_point() else t for n, t in shaped.items()}
-    device = next((t.device for t in tables.values()), torch.device("cpu"))
+        shaped = {n: _to(t, widest) for n, t in shaped.items()}
     model = Tables(
         plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors,
         signature=signature, single=not batched,
@@ -131,15 +144,62 @@ def _none_missing(kind: str, given: Mapping[str, Any], needed: set[str]) -> None
         raise DataError(f"no table is given for the {kind} '{missing[0]}'; {hint}")
 
 
+def whole_number(value: object) -> int | None:
+    """A whole number of Python, NumPy or PyTorch; None if it is none."""
+    if isinstance(value, bool) or getattr(value, "dtype", None) in (bool, torch.bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _table(what: str, value: Any) -> Tensor | SparseTable:
+    """A table of degrees; a sparse tensor of PyTorch is one of facts."""
+    if isinstance(value, SparseTable):
+        for part in (value.index, value.value):
+            _numbers(what, part)
+        return _checked_facts(what, value.index, value.value, value.shape, value.default)
+    if isinstance(value, Tensor) and value.layout == torch.sparse_coo and not value.is_meta:
+        if value.dense_dim():
+            raise DataError(f"the table of {what} has dense dimensions inside of sparse ones")
+        facts = value.coalesce()
+        return _checked_facts(what, facts.indices(), facts.values(), facts.shape, 0.0)
+    return _tensor(what, value)
+
+
+def _checked_facts(
+    what: str, index: Tensor, value: Tensor, shape: Sequence[int], default: float
+) -> SparseTable:
+    try:
+        return sparse_table(index, value, shape, default=default)
+    except DataError as error:
+        message = error.diagnostics[0].message
+        raise DataError(f"the table of {what}: {message}") from None
+
+
 def _tensor(what: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
-        return value
+        return _numbers(what, value)
     try:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"the table of {what} is not a tensor, array or nested list: {error}"
         ) from None
+
+
+def _numbers(what: str, table: Tensor) -> Tensor:
+    """Refuse tensors that have no numbers, or not one for each cell."""
+    if table.is_meta:
+        raise DataError(f"the table of {what} is on the device 'meta', where there are no numbers")
+    if table.layout != torch.strided or table.is_nested or table.is_quantized:
+        kind = "nested" if table.is_nested else "quantized" if table.is_quantized else table.layout
+        raise DataError(
+            f"the table of {what} is a tensor of the kind {kind}; give a dense one, or for a "
+            "predicate one of the layout torch.sparse_coo"
+        )
+    return table
 
 
 def _inside_only(table: Tensor, lengths: Tensor, horizon: int) -> Tensor:
@@ -179,18 +239,32 @@ def _degrees(name: str, table: Tensor) -> None:
         )
 
 
+def _as_written(
+    table: SparseTable, arguments: int, static: bool | None, batched: bool
+) -> SparseTable:
+    """Facts with the axes that a dense table would have: those of size 1 are not written."""
+    if len(table.shape) != arguments + 2:
+        return table
+    index, shape = table.index, table.shape
+    if shape[-1] == 1 and static is not False:
+        index, shape = index[:-1], shape[:-1]
+    if shape[0] == 1 and not batched:
+        index, shape = index[1:], shape[1:]
+    return replace(table, index=index, shape=shape)
+
+
 def _shape(
     what: str,
-    table: Tensor,
+    table: T,
     sorts: tuple[str, ...],
     static: bool | None,
     batched: bool,
     sizes: dict[str, tuple[int, str]],
     times: dict[str, int],
     traces: dict[str, int],
-) -> Tensor:
+) -> T:
     """The table with axes (trace, arguments …, time); sizes are compared across tables."""
-    extra = table.dim() - len(sorts) - int(batched)
+    extra = len(table.shape) - len(sorts) - int(batched)
     lead = "trace, " if batched else ""
     args = ", ".join(sorts) + (", " if sorts else "")
     expected = {0: f"({lead}{args.rstrip(', ')})", 1: f"({lead}{args}time)"}
@@ -203,9 +277,9 @@ def _shape(
             f"expected axes {' or '.join(allowed)}"
         )
     if not batched:
-        table = table.unsqueeze(0)
+        table = table.unsqueeze(0)  # type: ignore[assignment]
     if extra == 0:
-        table = table.unsqueeze(-1)
+        table = table.unsqueeze(-1)  # type: ignore[assignment]
     else:
         times[what] = table.shape[-1]
     if batched:
@@ -286,7 +360,7 @@ def _lengths(
 
 def _whole_lengths(lengths: Sequence[int] | Tensor) -> Tensor:
     try:
-        count = torch.as_tensor(lengths)
+        count = _numbers("lengths", torch.as_tensor(lengths))
     except (TypeError, ValueError, RuntimeError):
         count = torch.tensor(0.0)
     if count.dim() != 1 or count.is_floating_point() or count.dtype == torch.bool:
@@ -322,3 +396,10 @@ def _in_range(what: str, numbers: Tensor, size: int | None) -> None:
         raise DataError(
             f"{what} names entity {low if low < 0 else high}, but there are 0 to {size - 1}"
         )
+
+
+def _to(table: Tensor | SparseTable, dtype: torch.dtype) -> Tensor | SparseTable:
+    """A table of degrees in a precision; whole numbers and Booleans stay as they are."""
+    if isinstance(table, SparseTable):
+        return replace(table, value=table.value.to(dtype))
+    return table.to(dtype) if table.is_floating_point() else table
