@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE
+
 CODE = """
 import resource, sys, torch
 from fotltn.memory import keep_freed_memory
@@ -21,7 +23,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def faults(how: str) -> int:
     done = subprocess.run(
-        [sys.executable, "-c", CODE, how], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", CODE, how],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
     return int(done.stdout)
 

@@ -14,6 +14,7 @@ from fotltn.project.toml import read_toml
 from fotltn.syntax.load import load_theory
 from reproduction.paper.sweep import done
 from reproduction.report.records import read as read_records
+from tests.patience import PATIENCE
 
 
 def test_a_plain_file_is_read(tmp_path):
@@ -93,7 +94,7 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path, name, thing):
 
     reader = threading.Thread(target=run, daemon=True)
     reader.start()
-    reader.join(timeout=60)
+    reader.join(timeout=PATIENCE)
     assert not reader.is_alive(), "it waits for a writer, or reads without end"
     assert isinstance(ended[0], FotError)
     assert "it is not a plain file" in str(ended[0]) or "it is a folder" in str(ended[0])

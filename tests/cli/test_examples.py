@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-SECONDS = 300
+SECONDS = PATIENCE
 
 #: The call, what it prints when it is at work, and a module that it loads.
 CASES = {

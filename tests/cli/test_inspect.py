@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import EXAMPLE
 from tests.cli.test_process import PROGRAM, SECONDS, environment
+from tests.patience import PATIENCE
 
 THEORY, FACTS = str(EXAMPLE / "theory.fot"), str(EXAMPLE / "facts.csv")
 
@@ -35,9 +36,9 @@ def test_it_serves_until_it_is_interrupted():
         base = f"http://127.0.0.1:{found['port']}"
         assert httpx.get(base, verify=False).status_code == 401
         bearer = {"authorization": f"Bearer {found['token']}", "accept": "application/json"}
-        shown = httpx.get(f"{base}/axiom/A1", headers=bearer, verify=False, timeout=60).json()
+        shown = httpx.get(f"{base}/axiom/A1", headers=bearer, verify=False, timeout=PATIENCE).json()
         assert round(shown["value"], 3) == 0.973  # as fotltn eval says
-        first = httpx.get(found["url"], verify=False, follow_redirects=True, timeout=60)
+        first = httpx.get(found["url"], verify=False, follow_redirects=True, timeout=PATIENCE)
         assert (first.status_code, str(first.url)) == (200, f"{base}/")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)

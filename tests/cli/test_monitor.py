@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from fotltn.cli.main import app
 from tests.cli.conftest import EXAMPLE
+from tests.patience import PATIENCE
 
 FOLDER = EXAMPLE.parent / "monitor"
 THEORY, STEPS = str(FOLDER / "crossing.fot"), FOLDER / "steps.jsonl"
@@ -171,7 +172,7 @@ def test_lines_are_answered_as_they_come_and_ctrl_c_ends_the_trace():
         process.stdin.flush()
         assert process.stdout.readline() == f"{CHANGES[1]}\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 130

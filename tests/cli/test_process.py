@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import EXAMPLE
+from tests.patience import PATIENCE
 
 THEORY, FACTS = str(EXAMPLE / "theory.fot"), str(EXAMPLE / "facts.csv")
 EVAL = ["eval", THEORY, "--facts", FACTS, "--p", "2"]
 PROGRAM = [sys.executable, "-m", "fotltn"]
-SECONDS = 120  # only so that a hanging program fails; nothing takes that long
+SECONDS = PATIENCE
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from fotltn.learn.fit import fit
 from fotltn.learn.store import MANIFEST, WEIGHTS, write_folder
 from tests.learn import tasks
 from tests.learn.test_store_damage import reseal
+from tests.patience import PATIENCE
 
 
 def write(folder, step):
@@ -243,7 +244,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_checkpoint_that_reads(tmp_path, 
         written.append(step)
         reported = step
     server.stdin.close()
-    assert server.wait(timeout=60) == 0
+    assert server.wait(timeout=PATIENCE) == 0
     assert written == sorted(written)
     assert written[-1] >= 10
     write(tmp_path, reported + 1)  # clears what the killed ones left

@@ -17,11 +17,12 @@ from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.project.config import read_config
 from fotltn.project.model import load_model
 from fotltn.project.train import train, train_and_save
+from tests.patience import PATIENCE
 from tests.project.common import changed, project
 
 EPOCHS = 400
 LONG = changed(("epochs = 6", f"epochs = {EPOCHS}"), ("rate = 0.02", "rate = 0.001"))
-SECONDS = 120  # only so that a hanging process fails
+SECONDS = PATIENCE
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:

@@ -15,6 +15,7 @@ from reproduction.cli import app
 from reproduction.paper import sweep
 from reproduction.report.records import read, record, write
 from tests.cli.conftest import Call, caller
+from tests.patience import PATIENCE
 from tests.reproduction.synthetic import values
 from tests.reproduction.test_sweep import made_up
 
@@ -193,7 +194,7 @@ def test_the_quick_version(tmp_path):
     """As a user runs it: 12 runs and 4 of the limit, in some minutes."""
     result = subprocess.run(
         [sys.executable, "-m", "reproduction", "run", tmp_path / "out", "--quick", "--json"],
-        cwd=ROOT, capture_output=True, text=True, timeout=1200,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout)

@@ -19,6 +19,7 @@ from reproduction.paper.many import run_many
 from reproduction.paper.protocol import READING, Run, grid
 from reproduction.paper.sweep import append, done, sweep
 from reproduction.report.records import read
+from tests.patience import PATIENCE
 from tests.reproduction.tiny import tiny
 
 __all__ = ["tiny"]
@@ -287,7 +288,7 @@ def test_an_interrupt_stops_all_processes(tmp_path, whole_group):
             os.killpg(process.pid, signal.SIGINT)
         else:
             process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "Traceback" not in err
         until(lambda: not any(map(alive, others)), 20)

@@ -18,6 +18,7 @@ from fotltn.project.train import train
 from fotltn.web.desk import Desk
 from fotltn.web.inspected import Inspected, of_facts, of_model
 from fotltn.web.serve import Address, listen, server
+from tests.patience import PATIENCE
 
 TOKEN = "a-token-for-tests"
 
@@ -128,7 +129,7 @@ def served(*sides: Inspected, budget: int = 2**28) -> Iterator[Served]:
 def client_of(served: Served) -> httpx.Client:
     """A client that knows the token, and speaks JSON."""
     headers = {"authorization": f"Bearer {TOKEN}", "accept": "application/json"}
-    return httpx.Client(base_url=served.url, headers=headers, timeout=60, verify=False)
+    return httpx.Client(base_url=served.url, headers=headers, timeout=PATIENCE, verify=False)
 
 
 @pytest.fixture(scope="session")

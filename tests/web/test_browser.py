@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.web.conftest import TOKEN, Served
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -51,7 +52,7 @@ def visit(browser: Any, live_pair: Served) -> Iterator[Open]:
         page = context.new_page()
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.goto(f"/?token={TOKEN}")
         assert TOKEN not in page.url
         if path != "/":

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.patience import PATIENCE
 from tests.web.conftest import TOKEN
 
 #: Where this checkout lies; no answer says so.
@@ -86,8 +87,8 @@ REQUESTS = [
 def send(live, data: bytes) -> tuple[int, bytes]:
     """The status and the body of the answer to some bytes."""
     host = f"{live.address.host}:{live.address.port}".encode()
-    with socket.create_connection((live.address.host, live.address.port), timeout=60) as line:
-        line.settimeout(60)
+    with socket.create_connection((live.address.host, live.address.port), timeout=PATIENCE) as line:
+        line.settimeout(PATIENCE)
         found = b""
         with contextlib.suppress(OSError):  # it has answered already, and does not listen any more
             line.sendall(data.replace(b"{host}", host))
@@ -129,7 +130,9 @@ def test_thirty_two_clients_at_once(live):
     headers = {"authorization": f"Bearer {TOKEN}"}
 
     def visit(number: int) -> list[tuple[int, bytes]]:
-        with httpx.Client(base_url=live.url, headers=headers, timeout=120, verify=False) as one:
+        with httpx.Client(
+            base_url=live.url, headers=headers, timeout=PATIENCE, verify=False
+        ) as one:
             own = [*paths, f"/formula?text=F[<={number}]+rain&format=json"]
             return [(r.status_code, r.content) for r in map(one.get, own)]
 
