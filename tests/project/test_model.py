@@ -74,10 +74,7 @@ def test_answers_are_the_same(pair, formula, at, semantics):
     assert first.times == second.times
     filled = [torch.nan_to_num(a.tensor.to(torch.float64), nan=-1.0) for a in (first, second)]
     assert same(*filled)
-    rows = [
-        list(a.rows(m.facts.name, m.facts.traces))
-        for a, m in zip((first, second), pair, strict=True)
-    ]
+    rows = [list(answer.rows()) for answer in (first, second)]
     assert [str(r) for r in rows[0]] == [str(r) for r in rows[1]]
 
 
