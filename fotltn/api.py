@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.data import checked_theory
-from fotltn.errors import BuildError, DataError, missing_package
+from fotltn.errors import BuildError, DataError, missing
 from fotltn.evaluation import Evaluator, over_traces
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check_formula
 from fotltn.plan.build import BUDGET
@@ -220,7 +220,7 @@ def inspect(model: Model, *, port: int | None = None, threshold: float = 0.5) ->
         from fotltn.web.inspected import of
         from fotltn.web.serve import listen, new_token, server
     except ImportError as error:
-        raise missing_package("inspect", error) from None
+        raise missing("the inspector needs", str(error.name), "inspect") from None
     taken, address = listen("127.0.0.1", port, new_token())
     with taken:
         desk = Desk([of(model, "model", threshold=threshold)], budget=2**30)

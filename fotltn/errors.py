@@ -11,6 +11,7 @@ from enum import StrEnum
 #: Characters that steer a terminal: controls but for tab and line end, and those of direction.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _WIDTH = 100  # columns of source shown around a caret
+_LENGTH = 2000  # characters of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
+def _cut(text: str) -> str:
+    """A message without the middle, where a name from the input would make it endless."""
+    return text if len(text) <= _LENGTH else f"{text[: _LENGTH // 2]} … {text[-_LENGTH // 2 :]}"
+
+
 def visible(text: str) -> str:
     r"""The text with escapes for what a terminal would obey and not show.
 
@@ -96,12 +102,12 @@ class Diagnostic:
         """The finding for people: place, message, source line with carets, hint."""
         lines = []
         if self.span is None:
-            lines.append(f"{self.severity}: {self.message}")
+            lines.append(f"{self.severity}: {_cut(self.message)}")
         else:
             place = f"{self.span.source.name}:{self.span.line}:{self.span.column}"
-            lines += [f"{place}: {self.severity}: {self.message}", self.span.excerpt()]
+            lines += [f"{place}: {self.severity}: {_cut(self.message)}", self.span.excerpt()]
         if self.hint:
-            lines.append(f"      = {self.hint}")
+            lines.append(f"      = {_cut(self.hint)}")
         return visible("\n".join(lines))
 
     def as_dict(self) -> dict[str, object]:
@@ -164,6 +170,12 @@ class LimitError(FotError, ValueError):
     """The input is larger than we promise to handle."""
 
 
+def missing(what: str, package: str, extra: str) -> DataError:
+    """What to say where a package is not installed that only a part of the program needs."""
+    hint = f"pip install {package}, or install fotltn with its extra '{extra}'"
+    return DataError(Diagnostic(f"{what} the package {package}", hint=hint))
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint naming the nearest known name, or None if nothing is near."""
     names = list(known)
@@ -193,13 +205,3 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     if len(quoted) > limit:
         quoted = [*quoted[:limit], f"… {len(quoted) - limit} more"]
     return ", ".join(quoted) if quoted else "none"
-
-
-def missing_package(extra: str, error: ImportError) -> DataError:
-    """What to say where a package of an extra is not installed."""
-    return DataError(
-        Diagnostic(
-            f"this needs the package '{error.name}'",
-            hint=f"pip install 'fotltn[{extra}]', or in a checkout pip install -e '.[{extra}]'",
-        )
-    )

@@ -97,6 +97,8 @@ def random_formula(
             high = low if kind.steps else rng.choice([low, low + 1, low + 3, None])
             bound = f.Bound(low, high)
         mark = strict and kind in STRICT and rng.random() < 0.3
+        if mark and bound is not None and bound.high == 0:
+            bound = f.Bound(0, 1)  # without the present, there would be nothing
         if kind.value.arity == 1:
             return f.Unary(kind, again(size - 1), bound, mark)
         return f.Binary(kind, again(left), again(size - 1 - left), bound, mark)

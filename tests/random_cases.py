@@ -198,6 +198,8 @@ def _formula(rng: random.Random, size: int, scope: list[f.Binder]) -> f.Formula:
         low = rng.randint(0, 2)
         bound = f.Bound(low, low if op.steps else rng.choice([low, low + 1, low + 2, None]))
     strict = op in STRICT and rng.random() < 0.15
+    if strict and bound is not None and bound.high == 0:
+        bound = f.Bound(0, 1)  # without the present, there would be nothing
     if kind == "unary":
         return f.Unary(op, _formula(rng, size - 1, scope), bound, strict)
     return f.Binary(

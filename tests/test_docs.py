@@ -372,3 +372,19 @@ def test_files_are_short():
     del lengths["docs/cli.md"]  # generated
     assert not {name: n for name, n in lengths.items() if n > 500}
     assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 60
+
+
+@pytest.mark.reliability
+def test_the_tour_lists_all_public_names():
+    """Those that the package itself has: functions, classes, and what loads on first use."""
+    table = (DOCS / "tour.md").read_text("utf-8").partition("## Public names")[2]
+    listed = set(re.findall(r"`fotltn\.(\w+)`", table))
+    public = {
+        name
+        for name in dir(fotltn)
+        if not name.startswith("_")
+        and getattr(getattr(fotltn, name), "__module__", "").startswith("fotltn")
+        and not isinstance(getattr(fotltn, name), ModuleType)
+    }
+    assert "Monitor" in public
+    assert public <= listed, public - listed

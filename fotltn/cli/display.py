@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
-from fotltn.errors import DataError
+from fotltn.errors import DataError, missing
 
 if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
@@ -101,9 +101,7 @@ def _writer(logs: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise DataError(
-            "TensorBoard's logs need the package tensorboard: pip install 'fotltn[tensorboard]'"
-        ) from None
+        raise missing("TensorBoard's logs need", "tensorboard", "tensorboard") from None
     try:
         return SummaryWriter(str(logs))
     except OSError as error:

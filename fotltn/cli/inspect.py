@@ -10,7 +10,7 @@ import typer
 
 from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import as_bytes, emit_json, warn
-from fotltn.errors import DataError
+from fotltn.errors import DataError, missing
 from fotltn.semantics.config import SEMANTICS, Semantics, named
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def inspect(
         from fotltn.web.desk import Desk
         from fotltn.web.serve import listen, new_token, open_browser, server
     except ImportError as error:
-        raise DataError(
-            f"the inspector needs the package {error.name}: pip install 'fotltn[inspect]'"
-        ) from None
+        raise missing("the inspector needs", str(error.name), "inspect") from None
     taken, address = listen(host, port, None if open_to_all else token or new_token())
     with taken:
         console = Terminal(sys.stderr)

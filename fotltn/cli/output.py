@@ -35,8 +35,8 @@ class Escaping:
 
 def raw(stream: Any) -> TextIO:
     """The stream itself, for what is not for people."""
-    found: TextIO = stream.stream if isinstance(stream, Escaping) else stream
-    return found
+    below: TextIO = stream.stream if isinstance(stream, Escaping) else stream
+    return below
 
 
 def emit_text(text: str) -> None:

@@ -62,8 +62,8 @@ def read_file(path: Path) -> tuple[Place, pa.Table]:
                 table = _read_csv(path)
                 return Place(str(path), "text", _line_ends(table)), table
             if name.endswith(_PARQUET):
-                with parquet.ParquetFile(file) as whole:
-                    return Place(str(path), "parquet"), whole.read()
+                with parquet.ParquetFile(file) as rows:
+                    return Place(str(path), "parquet"), rows.read()
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file") from None
     except UnicodeDecodeError:

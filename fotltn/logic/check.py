@@ -67,19 +67,29 @@ class CheckedTheory:
         hint = did_you_mean(name, names) or f"there are {listing(names)}"
         raise DataError(f"the theory has no axiom '{name}'; {hint}")
 
-    def _repr_html_(self) -> str:
+    @property
+    def source(self) -> th.Theory:
+        """The theory as it is written."""
         axioms = tuple(th.Axiom(a.name, a.source, a.weight) for a in self.axioms)
-        return theory_html(th.Theory(self.signature.declarations, axioms))
+        return th.Theory(self.signature.declarations, axioms)
+
+    def _repr_html_(self) -> str:
+        return theory_html(self.source)
 
 
-def check(theory: th.Theory) -> CheckedTheory:
+def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
     """Check a theory.
+
+    Args:
+        theory: the theory.
+        used: names that something else than its axioms uses, so that there is no warning.
 
     Raises:
         CheckError: with every error of every declaration and axiom.
     """
     signature, found = build_signature(theory.declarations)
     symbols = Symbols(signature)
+    symbols.used.update(used)
     axioms = []
     names: dict[str, th.Axiom] = {}
     intern: dict[c.Core, c.Core] = {}

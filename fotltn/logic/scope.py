@@ -147,7 +147,10 @@ class Scope:
                 binding.cell.assign(self._default)
             if binding.cell.sort is None and not failed:
                 message = f"cannot tell the sort of '{binding.name}'"
-                self._error(message, binding.span, f"write it: forall {binding.name}: sort. …")
+                hint = f"write it: forall {binding.name}: sort. …"
+                if binding.name in self.free and self.free[binding.name] is binding:
+                    hint = f"'{binding.name}' needs to stand in a predicate or function, too"
+                self._error(message, binding.span, hint)
             elif binding.cell.sort == REAL:
                 message = f"'{binding.name}' would range over numbers, which cannot be listed"
                 self._error(message, binding.span)
@@ -158,10 +161,16 @@ class Scope:
         match node:
             case f.Forall(binders) | f.Exists(binders):
                 self._open(binders)
-            case f.Unary(bound=f.Bound() as bound) | f.Binary(bound=f.Bound() as bound):
+            case (
+                f.Unary(bound=f.Bound() as bound, strict=strict)
+                | f.Binary(bound=f.Bound() as bound, strict=strict)
+            ):
                 if bound.high is not None and bound.low > bound.high:
                     message = f"the bound [{bound.low},{bound.high}] is empty"
                     self._error(message, bound.span, f"write [{bound.high},{bound.low}]")
+                elif bound.high == 0 and strict:
+                    message = "the bound is the present, which a strict operator leaves out"
+                    self._error(message, bound.span, "write [1], or leave out the '+'")
             case f.Var():
                 self._terms.append((self._variable(node), node))
             case f.Const(name):

@@ -87,7 +87,8 @@ class Intake:
                 known = self.signature.sorts
                 hint = did_you_mean(sort, known) or f"there are {listing(known)}"
                 raise wrong(header, f"unknown sort '{sort}'", ("entities", sort), hint)
-            if isinstance(names, str) or not all(isinstance(n, str) for n in names):
+            listed = isinstance(names, Sequence) and not isinstance(names, str)
+            if not listed or not all(isinstance(n, str) for n in names):
                 raise wrong(
                     header, f"the entities of '{sort}' are a list of names", ("entities", sort)
                 )

@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from fotltn.errors import DataError, shown
 from fotltn.grounding.frames import Source
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
+from fotltn.logic.check import CheckedTheory
 from fotltn.project import train as training_of
 from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.model import Model
@@ -26,7 +27,7 @@ Path_ = str | os.PathLike[str]
 
 
 def train(
-    theory: Theory | Path_,
+    theory: Theory | CheckedTheory | Path_,
     *,
     facts: Iterable[Source] | Source = (),
     learn: Sequence[str] = (),
@@ -52,8 +53,8 @@ def train(
     Settings have the names, and the meaning, that they have in a project's file.
 
     Args:
-        theory: a theory, its file (`*.fot`), or its text (of several lines). Or a project: its
-            folder or its TOML file, which says everything else, too.
+        theory: a theory, checked or not, its file (`*.fot`), or its text (of several lines). Or a
+            project: its folder or its TOML file, which says everything else, too.
         facts: tables of facts: files by name, data frames, or mappings from columns to lists.
         learn: the predicates that networks compute.
         define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
@@ -105,24 +106,28 @@ def train(
     return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
 
 
-def _config(theory: Theory | Path_, tables: dict[str, Any]) -> tuple[Config, Theory | None]:
+def _config(
+    theory: Theory | CheckedTheory | Path_, tables: dict[str, Any]
+) -> tuple[Config, Theory | None]:
     """The configuration, and the theory if it is not in a file."""
     own: Theory | None = None
     file = "theory.fot"
-    if isinstance(theory, Theory):
+    if isinstance(theory, CheckedTheory):
+        own = theory.source
+    elif isinstance(theory, Theory):
         own = theory
     elif isinstance(theory, str) and "\n" in theory:
         own = parse_theory(theory)
     elif isinstance(theory, str | os.PathLike):
         file = os.fspath(theory)
     else:
-        raise DataError(f"expected a theory, its file or its text, not {theory!r:.60}")
+        raise DataError(f"expected a theory, its file or its text, not {shown(theory)}")
     tables["theory"] = {"file": file, **tables["theory"]}
     text = show_toml(tables)
     return config_of(parse_toml(text, "the settings"), Path()), own
 
 
-def _is_project(theory: Theory | Path_) -> bool:
+def _is_project(theory: object) -> TypeGuard[Path_]:
     if not isinstance(theory, str | os.PathLike) or "\n" in str(theory):
         return False
     path = Path(theory)

@@ -42,9 +42,16 @@ from fotltn.project.build import Built, ground, meaning
 from fotltn.project.config import Config, config_of
 from fotltn.project.provenance import versions
 from fotltn.project.settings import show_config
-from fotltn.project.stored import below, pack_world, unpack_world
+from fotltn.project.stored import pack_world
 from fotltn.project.toml import parse_toml
 from fotltn.project.truth import read_labels, stated_model
+from fotltn.project.unpack import (
+    below,
+    check_widths,
+    numbers_by_name,
+    unpack_history,
+    unpack_world,
+)
 from fotltn.project.world import World, device_of
 from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.interpretation import Tables
@@ -355,24 +362,29 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
         config = _placed(config, device)
         source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot", folder=None)
         world = unpack_world(tensors, texts["domain.json"], source, config)
+        weights = below(tensors, "weights/")
+        check_widths(config, weights)
         grounding = ground(config, world).to(dtype=getattr(torch, config.dtype))
-        grounding.load_state_dict(below(tensors, "weights/"))
+        grounding.load_state_dict(weights)
         grounding = grounding.to(device_of(config))
         past = texts["training.json"]
-        history = tuple(Epoch(**e) for e in past["history"])
-        reason, flips = str(past["reason"]), past["flips"]
+        history, trust = unpack_history(past), past.get("trust")
+        trust = None if trust is None else numbers_by_name(trust, "trust")
         made_by = {str(n): str(v) for n, v in past.get("versions", {}).items()}
+        flips = None if past["flips"] is None else float(past["flips"])
         return Model(
-            config, world, grounding, meaning(config), history, reason, flips,
-            versions=made_by, trust=past.get("trust"),
+            config, world, grounding, meaning(config), history, str(past["reason"]), flips,
+            versions=made_by, trust=trust,
         )  # fmt: skip
-    except FotError:
-        raise
+    except FotError as error:
+        if any(d.span is not None for d in error.diagnostics):
+            raise  # it says where
+        reason = error.diagnostics[0].message
     except (KeyError, IndexError) as error:
-        raise DataError(f"the model '{path}' does not fit together: no {error}") from None
+        reason = f"no {error}"
     except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise DataError(f"the model '{path}' does not fit together: {reason}") from None
+    raise DataError(f"the model '{path}' does not fit together: {reason}")
 
 
 def _placed(config: Config, device: str | None) -> Config:

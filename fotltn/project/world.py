@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from fotltn.errors import did_you_mean, listing
+from fotltn.errors import ParseError, did_you_mean, listing
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
@@ -24,8 +24,11 @@ from fotltn.project.config import Config, WideConfig
 from fotltn.project.data import argument
 from fotltn.project.padding import unguarded
 from fotltn.semantics.interpretation import Tables
+from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory
+from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Theory
+from fotltn.tree import postorder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +89,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     source = more.theory
     if source is None:
         source = load_theory(config.theory_path(), root=next(iter(config.roots), None))
-    theory = check(source)
+    theory = checked(source, config)
     signature = theory.signature
     _check_names(config, signature)
     data = config.data
@@ -124,6 +127,31 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         to_device(train, device), None if test is None else to_device(test, device),
         None if watched is None else to_device(watched, device), parts,
     )  # fmt: skip
+
+
+def checked(source: Theory, config: Config) -> CheckedTheory:
+    """The theory of a project, which also uses what networks and formulas compute, and these use.
+
+    Raises:
+        CheckError: something in it does not fit.
+    """
+    used = {*config.predicates, *(n for g in config.groups for n in g.predicates)}
+    for formula in (p.formula for p in config.predicates.values() if p.formula):
+        with suppress(ParseError):  # which is reported where the definition is made
+            used |= _names_in(parse_formula(formula))
+    return check(source, used=used)
+
+
+def _names_in(formula: f.Formula) -> set[str]:
+    """The names of predicates, functions, relations and entities."""
+    names: set[str] = set()
+    for node in postorder(formula):
+        match node:
+            case f.Atom(name) | f.Apply(name) | f.Const(name) | f.Var(name):
+                names.add(name)
+            case f.Forall(binders) | f.Exists(binders):
+                names |= {b.relation for b in binders if isinstance(b, f.Paired)}
+    return names
 
 
 def _parts(config: Config, facts: Facts) -> dict[str, tuple[int, ...]]:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError, Diagnostic, missing
 from fotltn.files import write_files
 from fotltn.report.svg import inline_svg
 
@@ -45,7 +45,7 @@ def check_packages() -> None:
     """
     for name in ("jinja2", "matplotlib"):
         if find_spec(name) is None:
-            raise DataError(f"reports need {name}: pip install 'fotltn[report]'")
+            raise missing("reports need", name, "report")
 
 
 def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:

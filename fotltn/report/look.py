@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fotltn.errors import DataError
+from fotltn.errors import missing
 from fotltn.files import Content, write_files
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def look() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise DataError("plots need matplotlib: pip install matplotlib") from None
+        raise missing("plots need", "matplotlib", "report") from None
     chosen: Any = dict(_LOOK)
     return matplotlib.rc_context(chosen)
 

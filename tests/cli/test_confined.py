@@ -37,8 +37,8 @@ def test_the_theory_of_a_model_includes_nothing(tmp_path, monkeypatch, path):
     write_folder(tmp_path / "m", tensors, documents, kind="model")
     with pytest.raises(ParseError) as caught:
         load_model(tmp_path / "m")
-    (found,) = caught.value.diagnostics
-    assert found.message == "the theory of a model includes nothing"
+    (refusal,) = caught.value.diagnostics
+    assert refusal.message == "the theory of a model includes nothing"
     assert "secret" not in str(caught.value).replace("../secret", "")
 
 
@@ -135,11 +135,11 @@ def test_tables_outside_a_project_are_read_with_a_warning(tmp_path, monkeypatch)
     def told(config):
         return [w for w in read_world(config).facts.warnings if "outside" in w.message]
 
-    found = told(read_config(folder))
-    assert [w.message.rpartition("/")[2] for w in found] == [
+    warnings = told(read_config(folder))
+    assert [w.message.rpartition("/")[2] for w in warnings] == [
         "facts.csv", "agents.csv", "places.csv"
     ]  # fmt: skip
-    assert all(w.span is not None and w.span.line == 7 for w in found)
+    assert all(w.span is not None and w.span.line == 7 for w in warnings)
     assert any("outside its folder" in w.message for w in of_project(folder).fact_warnings)
     assert told(read_config(folder, data=tmp_path / "tables")) == [], "the user says where"
     monkeypatch.setenv(ROOT, str(tmp_path))

@@ -138,11 +138,11 @@ def on_a_terminal(*args: object) -> str:
         stdin=subprocess.DEVNULL, env=environment,
     ):  # fmt: skip
         os.close(write)
-        found = b""
+        sent = b""
         while chunk := _read(read):
-            found += chunk
+            sent += chunk
     os.close(read)
-    return found.decode().replace("\r\n", "\n")
+    return sent.decode().replace("\r\n", "\n")
 
 
 def _read(handle: int) -> bytes:
@@ -171,11 +171,11 @@ def test_the_stream_is_a_stream():
 
 def test_commands_make_no_other_consoles_and_no_other_text():
     """`rich.text.Text` is sent as it is, and so would be what another console prints."""
-    found = set()
+    others = set()
     for file in (ROOT / "fotltn" / "cli").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found |= {(file.name, node.func.id)} & {
+                others |= {(file.name, node.func.id)} & {
                     (file.name, "Console"), (file.name, "Text")
                 }  # fmt: skip
-    assert found == set()
+    assert others == set()

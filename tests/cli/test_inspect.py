@@ -85,7 +85,7 @@ def test_without_its_packages_it_says_what_to_install(call, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = call("inspect", THEORY, FACTS, "--no-open")
     assert result.status == 1
-    assert "pip install 'fotltn[inspect]'" in result.err
+    assert "install fotltn with its extra 'inspect'" in result.err
 
 
 def test_its_pages_and_files_are_part_of_the_package():

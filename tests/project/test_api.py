@@ -93,6 +93,24 @@ def test_definitions_and_settings(scene):
     assert config.inputs["agent"].embedding == 4
 
 
+@pytest.mark.reliability
+def test_a_checked_theory_is_a_theory(scene):
+    theory = fotltn.load_theory(scene / "theory.fot")
+    models = [
+        fotltn.train(one, facts=scene / "facts.csv", learn="Stop", training=FEW)
+        for one in (theory, fotltn.check(theory))
+    ]
+    first, second = (model.grounding.state_dict() for model in models)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.reliability
+def test_an_error_about_a_theory_is_short(scene):
+    with pytest.raises(fotltn.DataError) as caught:
+        fotltn.train(["x" * 1000] * 1000, facts=scene / "facts.csv")  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 200
+
+
 def test_test_facts_and_wide_tables_in_memory(scene):
     frame = csv.read_csv(scene / "facts.csv")
     split = frame.num_rows - 60

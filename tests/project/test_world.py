@@ -9,7 +9,7 @@ from fotltn.networks.predicates import Logits
 from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.find import audit_labels
-from fotltn.project.model import model_of
+from fotltn.project.model import load_model, model_of
 from fotltn.project.world import InMemory, World, read_world
 from tests.project.common import PLACES, RUNS, TIMES, WHO, changed, project, same
 
@@ -238,3 +238,20 @@ def test_the_audit_of_a_project_is_that_of_its_labels(tmp_path):
     assert found.axiom("A1").value == 1.0  # the states exclude each other
     assert found.axiom("A1").all_false == 1.0
     assert found.axiom("A3").evidence.support == 0  # no place is stated to be crowded
+
+
+@pytest.mark.reliability
+def test_what_the_project_uses_is_used(tmp_path):
+    """Definitions, what they speak of, and what is learned; what nobody speaks of is not."""
+    folder = project(
+        tmp_path,
+        changed(("Y Stop(x) & exists y. Near(x, y)", "exists y. height(y) > 1 & Sees(x, y)")),
+    )
+    theory = folder / "theory.fot"
+    text = theory.read_text().replace("Near(x, y) & Crowded(y)", "Near(x, y)")
+    text = text.replace("Waits(x) -> Stop(x)", "Stop(x) -> Stop(x)")
+    theory.write_text(f"{text}predicate Sees(agent, place), Odd(agent)\n")
+    warned = [w.message for w in read_world(read_config(folder)).theory.warnings]
+    assert warned == ["the predicate 'Odd' is declared but not used"]
+    model_of(build(read_config(folder))).save(tmp_path / "model")
+    assert [w.message for w in load_model(tmp_path / "model").theory.warnings] == warned

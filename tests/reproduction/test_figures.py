@@ -167,4 +167,7 @@ def test_without_matplotlib_there_is_a_word_about_it():
         "try: results_figure([run])\n"
         "except Exception as error: print(error)"
     )
-    assert fresh(code) == "error: plots need matplotlib: pip install matplotlib"
+    assert fresh(code).splitlines() == [
+        "error: plots need the package matplotlib",
+        "      = pip install matplotlib, or install fotltn with its extra 'report'",
+    ]

@@ -181,7 +181,7 @@ OPERATORS = [
     (op, None if bound is None else f.Bound(*bound), strict)
     for op in EVERY
     for bound in (BOUNDS[:3] if op.steps else BOUNDS)
-    for strict in ((False,) if op.steps else (False, True))
+    for strict in ((False,) if op.steps or bound == (0, 0) else (False, True))
 ]
 
 

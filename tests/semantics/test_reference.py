@@ -249,6 +249,22 @@ def test_padding_means_nothing(padding, name):
         assert table.grad[1, 1:].tolist() == [0, 0]
 
 
+@pytest.mark.reliability
+@pytest.mark.parametrize("name", [*SEMANTICS])
+@pytest.mark.parametrize("odd", [7.0, -1.0, 0.5, float("nan"), float("inf")])
+def test_whatever_stands_beyond_the_end_is_not_looked_at(name, odd):
+    """Neither in predicates, nor in guards, nor in functions."""
+    table = torch.tensor([[[1.0, 0.0, 1.0]], [[1.0, odd, odd]]])
+    results = torch.tensor([[[0.0, 1.0, 2.0]], [[3.0, odd, odd]]])
+    text = "forall x where g(x). G(q(x) & n(x) < 9)"
+    both = evaluate(
+        text, {"g": table, "q": table}, lengths=[3, 1], semantics=name, functions={"n": results}
+    )
+    first = {"g": table[1, :, :1], "q": table[1, :, :1]}
+    alone = evaluate(text, first, semantics=name, functions={"n": results[1, :, :1]})
+    assert both[1].item() == pytest.approx(alone.item())
+
+
 def test_padding_of_functions_means_nothing():
     table = torch.ones(2, 1, 2)
     for text, results in [
