@@ -249,10 +249,17 @@ def test_violations_of_an_axiom(call):
 
 
 def test_violations_for_machines(call):
-    found = json.loads(call("violations", "runs", "A3", "--top", 2, "--json").out)
+    found = json.loads(call("violations", "runs", "A3", "--top", 10**6, "--json").out)
+    listed = found["violations"]
     assert found["axiom"] == "A3"
-    assert [v["trace"] in ("r1", "r2") for v in found["violations"]] == [True, True]
-    assert found["violations"][0]["share"] >= found["violations"][1]["share"]
+    assert {v["trace"] for v in listed} == {"r1", "r2"}
+    order = [(not v["violated"], -v["share"]) for v in listed]
+    assert order == sorted(order)  # violations first, each kind by its share
+    assert sum(v["violated"] for v in listed) == found["violated"] > 0
+    assert (found["weak"], found["absent"]) == (len(listed), 0)
+    assert found["weak"] <= found["count"]
+    two = json.loads(call("violations", "runs", "A3", "--top", 2, "--json").out)
+    assert two == {**found, "violations": listed[:2]}
 
 
 def test_the_worst_of_all_axioms(call):

@@ -62,7 +62,9 @@ def test_options_change_what_is_counted(call):
     assert of_facts(call, "--threshold", "0.7")[1]["Obey"]["support"] == 2
     assert of_facts(call, "--semantics", "godel")[1]["Obey"]["support"] == pytest.approx(2.6)
     here = of_facts(call, "--presence", "Here")[1]
-    assert (here["Obey"]["support"], here["Calm"]["support"]) == (2, 3)
+    # Obey uses a at 0 and 1, where it is present; at 1, and b, also at a point where they are not.
+    assert (here["Obey"]["support"], here["Calm"]["support"]) == (1, 3)
+    assert (here["Obey"]["absent"], here["Calm"]["absent"]) == (14 - 1, 14 - 3)
     assert of_facts(call, "--horizon", "9")[1]["Calm"]["support"] == 36
     assert of_facts(call, "--resamples", "0")[1]["Obey"]["confidence"]["low"] is None
     text = "forall x. G(Stop(x) -> Y Near(x))"
