@@ -42,7 +42,7 @@ def main() -> None:
     if args.json is not None:
         whole = {
             "traces": {
-                p or "all": len(found.parts.get(p or "", found.facts.traces)) for p in PARTS
+                p or "all": len(found.parts.get(p or "", range(found.tables.batch))) for p in PARTS
             },
             "texts": {rule.name: rule.text for rule in parts["all"]},
             "parts": {name: _numbers(rules) for name, rules in parts.items()},

@@ -91,9 +91,9 @@ def _apart(
 
     Otherwise a plan may take what it knows of one axis for another axis of the same sort.
     """
-    first, *others = axes
-    if first.sort is None:
+    if not axes or axes[0].sort is None:
         return dict(formulas), axes, tables
+    first, *others = axes
     own = replace(first, sort=f"{first.sort} (part)")
 
     def renamed(node: c.Core) -> c.Core:
