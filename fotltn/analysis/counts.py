@@ -93,7 +93,7 @@ class _Sums:
             where = (block.weight > 0) & ~block.counts & inner if name == "absent" else counts
             chosen = value & where if value.dtype == torch.bool else torch.where(where, value, 0)
             total = chosen.expand(block.shape).flatten(1).sum(1, dtype=torch.float64)
-            self.totals[name] = self.totals[name] + total.cpu().numpy()
+            self.totals[name] = self.totals.get(name, 0.0) + total.cpu().numpy()
 
     def counts(self) -> Counts:
         """All sums so far."""
