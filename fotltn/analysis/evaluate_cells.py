@@ -15,7 +15,7 @@ from fotltn.errors import LimitError
 from fotltn.evaluation import Evaluator
 from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
-from fotltn.semantics.config import Semantics
+from fotltn.semantics.config import Semantics, check_share
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import transform
@@ -124,6 +124,7 @@ def two_valued(
     Raises:
         LimitError: with the predicate whose table would take more.
     """
+    check_share(threshold)
     chosen = frozenset(tables.predicates if names is None else names)
     for name in chosen:
         table = tables.predicates.get(name)
