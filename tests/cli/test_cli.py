@@ -387,7 +387,7 @@ OPTIONS = {
     "violations": ["--top", "--crisp", "--threshold", "--why", "--flip-given", "--json"],
     "audit": ["--data", "--threshold", "--json"],
     "rules": ["--facts", "--presence", "--horizon", "--data", "--theory", "--part", "--formula",
-              "--semantics", "--threshold", "--resamples", "--seed", "--json"],
+              "--semantics", "--threshold", "--resamples", "--seed", "--budget", "--json"],
     "inspect": ["--port", "--host", "--open", "--token", "--no-token", "--semantics", "--p",
                 "--threshold", "--horizon", "--budget", "--json"],
     "predict": ["--output", "-o", "--predicate", "--json"],
