@@ -83,7 +83,10 @@ def _one(model: Model, axiom: str, top: int, reasons: Reasons, as_json: bool) ->
         emit_json({"ok": True, **shown})
         return
     say(_text(model, axiom))
-    say(f"Value {found.value:.3f}; {found.weak:,} of {found.count:,} are not fully true.")
+    say(
+        f"Value {found.value:.3f}; {found.violated:,} of {found.count:,} are violated, "
+        f"{found.weak:,} not fully true."
+    )
     say(f"{found.cells[:1].upper()}{found.cells[1:]}.")
     if len(found):
         print()

@@ -37,7 +37,7 @@ PRESETS = {"paper": PAPER, "recipe": RECIPE, "facts-only": FACTS_ONLY}
 #: The settings that change no weight; all others must stay for an interrupted training to go on.
 #: They name places, where what lies there is compared itself, or one of several alike devices.
 WITHOUT_EFFECT = frozenset({
-    "theory", "model", "device",
+    "theory", "model", "device", "roots",
     "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_other_errors_are_as_before(tmp_path):
     )
     assert done.returncode == 1
     assert "KeyError: 'ours'" in done.stderr
-    code = "import fotltn.cli.quiet, fotltn\nfotltn.load_theory('none.fot')"
+    code = "import fotltn.cli.quiet, fotltn\nfotltn.load('none.fot')"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path
     )

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fotltn import check, check_formula, parse_formula, parse_theory
+from fotltn import check, check_formula, parse_formula
 from fotltn.errors import CheckError, DataError
+from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import STRICT, Temporal
 from tests.logic.test_check import ONE, TWO
 

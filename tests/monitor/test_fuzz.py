@@ -8,9 +8,10 @@ import traceback
 
 import pytest
 
-from fotltn import Monitor, check, parse_theory
+from fotltn import Monitor, check
 from fotltn.errors import FotError
 from fotltn.monitor.steps import Header, Line, read_line
+from fotltn.syntax.load import parse_theory
 from tests.mutate import changed, garbled, report
 
 THEORY = check(

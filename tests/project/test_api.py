@@ -95,7 +95,7 @@ def test_definitions_and_settings(scene):
 
 @pytest.mark.reliability
 def test_a_checked_theory_is_a_theory(scene):
-    theory = fotltn.load_theory(scene / "theory.fot")
+    theory = fotltn.load(scene / "theory.fot")
     models = [
         fotltn.train(one, facts=scene / "facts.csv", learn="Stop", training=FEW)
         for one in (theory, fotltn.check(theory))
