@@ -38,9 +38,8 @@ def explain(
         str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")
     ] = "4G",
     double: Annotated[
-        bool,
-        typer.Option("--double/--single", help="Numbers of 8 bytes, as eval has them, or of 4."),
-    ] = True,
+        bool, typer.Option("--double", help="Numbers of 8 bytes, as eval has them, not of 4.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the steps of each axiom: axes, route and why, FLOPs, bytes; against dense evaluation.
