@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fotltn.api import cells as cells
     from fotltn.api import compile as compile
     from fotltn.api import inspect as inspect
-    from fotltn.api import report as report
     from fotltn.api import rules as rules
+    from fotltn.api import write_report as write_report
     from fotltn.data import read as read
     from fotltn.data import tables as tables
     from fotltn.evaluation import evaluate as evaluate
@@ -81,13 +81,13 @@ __all__ = (
     "parse_formula",
     "plots",
     "read",
-    "report",
     "rules",
     "save",
     "show",
     "show_theory",
     "tables",
     "train",
+    "write_report",
 )  # fmt: skip
 
 __version__ = "0.2.0.dev0"
@@ -105,12 +105,12 @@ _LAZY = {
     "Monitor": "fotltn.monitor.monitor",
     "plots": "fotltn.report.plots",
     "read": "fotltn.data",
-    "report": "fotltn.api",
     "rules": "fotltn.api",
     "Tables": "fotltn.semantics.interpretation",
     "tables": "fotltn.data",
     "train": "fotltn.project.api",
     "Wide": "fotltn.grounding.wide",
+    "write_report": "fotltn.api",
 }
 
 #: Names of version 0.1.0, by what they are called now.

@@ -179,7 +179,7 @@ def rules(
     )  # fmt: skip
 
 
-def report(
+def write_report(
     model: Model, path: Path | str = "report.html", *, threshold: float = 0.5, force: bool = False
 ) -> Path:
     """Write the report of a model as one HTML file, and say where it is.
