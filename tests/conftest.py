@@ -3,8 +3,6 @@
 import os
 import signal
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; so do their programs
-
 import pytest
 import torch
 from hypothesis import HealthCheck, settings

@@ -29,7 +29,7 @@ def reference_value(case):
 
 
 def engine_value(case, **options):
-    signature = as_given(case.checked.signature, case.model)
+    signature = as_given({"": case.checked.formula}, case.model)
     program = compile_formulas({"f": case.checked.formula}, signature, case.semantics, at=case.at)
     prepared = program.prepare(case.model, dtype=torch.float64, **options)
     axes, tensor = prepared(case.model)["f"]
