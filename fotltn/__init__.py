@@ -20,6 +20,8 @@ from fotltn.semantics.config import SEMANTICS as SEMANTICS
 from fotltn.semantics.config import Fold as Fold
 from fotltn.semantics.config import PMean as PMean
 from fotltn.semantics.config import Semantics as Semantics
+from fotltn.semantics.laws import Law as Law
+from fotltn.semantics.laws import laws as laws
 from fotltn.syntax.formula import Formula as Formula
 from fotltn.syntax.load import load_theory as load
 from fotltn.syntax.load import parse_theory as parse
@@ -35,17 +37,21 @@ if TYPE_CHECKING:
     from fotltn.api import cells as cells
     from fotltn.api import compile as compile
     from fotltn.api import inspect as inspect
+    from fotltn.api import report as report
     from fotltn.api import rules as rules
-    from fotltn.api import write_report as write_report
     from fotltn.data import read as read
     from fotltn.data import tables as tables
     from fotltn.evaluation import evaluate as evaluate
+    from fotltn.grounding.measures import Entity as Entity
+    from fotltn.grounding.measures import Measure as Measure
     from fotltn.grounding.wide import Wide as Wide
     from fotltn.monitor.monitor import Monitor as Monitor
+    from fotltn.monitor.trace import steps as steps
     from fotltn.project.api import train as train
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
-    from fotltn.report import plots as plots
+    from fotltn.project.rules import load_project as load_project
+    from fotltn.reporting import plots as plots
     from fotltn.semantics.interpretation import Tables as Tables
 
 #: The public names: what documentation and examples use, and nothing else.
@@ -55,10 +61,13 @@ __all__ = (
     "Cells",
     "CheckError",
     "DataError",
+    "Entity",
     "Fold",
     "Formula",
     "FotError",
+    "Law",
     "LimitError",
+    "Measure",
     "Model",
     "Monitor",
     "PMean",
@@ -75,19 +84,22 @@ __all__ = (
     "compile",
     "evaluate",
     "inspect",
+    "laws",
     "load",
     "load_model",
+    "load_project",
     "parse",
     "parse_formula",
     "plots",
     "read",
+    "report",
     "rules",
     "save",
     "show",
     "show_theory",
+    "steps",
     "tables",
     "train",
-    "write_report",
 )  # fmt: skip
 
 __version__ = "0.2.0.dev0"
@@ -98,19 +110,23 @@ _LAZY = {
     "Cells": "fotltn.analysis.cells",
     "cells": "fotltn.api",
     "compile": "fotltn.api",
+    "Entity": "fotltn.grounding.measures",
     "evaluate": "fotltn.evaluation",
     "inspect": "fotltn.api",
     "load_model": "fotltn.project.model",
+    "load_project": "fotltn.project.rules",
+    "Measure": "fotltn.grounding.measures",
     "Model": "fotltn.project.model",
     "Monitor": "fotltn.monitor.monitor",
-    "plots": "fotltn.report.plots",
+    "plots": "fotltn.reporting.plots",
     "read": "fotltn.data",
+    "report": "fotltn.api",
     "rules": "fotltn.api",
+    "steps": "fotltn.monitor.trace",
     "Tables": "fotltn.semantics.interpretation",
     "tables": "fotltn.data",
     "train": "fotltn.project.api",
     "Wide": "fotltn.grounding.wide",
-    "write_report": "fotltn.api",
 }
 
 #: Names of version 0.1.0, by what they are called now.
@@ -123,7 +139,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         module = import_module(_LAZY[name])
-        value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
+        value = getattr(module, name, module)
         globals()[name] = value
         return value
     if name in _RENAMED:

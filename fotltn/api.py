@@ -69,15 +69,21 @@ class CompiledTheory:
         data: the tables to plan for; those that it is called with may differ in their degrees.
         semantics: what axioms mean.
         budget: bytes that intermediate results may take.
+        backend: of PyTorch's compiler, to fuse steps by; None for none.
     """
 
     def __init__(
-        self, theory: CheckedTheory, data: Tables, semantics: Semantics, budget: int = BUDGET
+        self,
+        theory: CheckedTheory,
+        data: Tables,
+        semantics: Semantics,
+        budget: int = BUDGET,
+        backend: str | None = None,
     ) -> None:
         """Plan for the data."""
         self.semantics = semantics
         formulas = {axiom.name: axiom.formula for axiom in theory.axioms}
-        self._evaluator = Evaluator(formulas, semantics, 0, budget)
+        self._evaluator = Evaluator(formulas, semantics, 0, budget, backend)
         self(data)
 
     def __call__(self, data: Tables) -> dict[str, Tensor]:
@@ -99,6 +105,7 @@ def compile(
     semantics: str | Semantics = STABLE_PRODUCT,
     p: float | None = None,
     budget: int = BUDGET,
+    backend: str | None = None,
 ) -> CompiledTheory:
     r"""Plan the axioms of a theory for data, to evaluate them many times at little cost.
 
@@ -108,9 +115,12 @@ def compile(
         semantics: what axioms mean.
         p: another exponent for its means.
         budget: bytes that intermediate results may take.
+        backend: of PyTorch's compiler, as "inductor", to fuse steps by; that needs a C++ compiler,
+            and takes a minute. Without, plans run step by step.
 
     Raises:
         LimitError: with the name of an axiom that does not fit the budget.
+        SemanticsError: a step of the plan cannot be fused.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Stop\naxiom A: F Stop")
@@ -118,7 +128,8 @@ def compile(
     >>> step(fot.tables(theory, Stop=[0.0, 0.5, 0.25]))
     {'A': tensor(0.5000)}
     """
-    return CompiledTheory(checked_theory(theory), data, semantics_of(semantics, p), budget)
+    meaning = semantics_of(semantics, p)
+    return CompiledTheory(checked_theory(theory), data, meaning, budget, backend)
 
 
 def audit(
@@ -179,7 +190,7 @@ def rules(
     )  # fmt: skip
 
 
-def write_report(
+def report(
     model: Model, path: Path | str = "report.html", *, threshold: float = 0.5, force: bool = False
 ) -> Path:
     """Write the report of a model as one HTML file, and say where it is.
@@ -193,12 +204,12 @@ def write_report(
     Raises:
         DataError: the file cannot be written, or packages for reports are missing.
     """
-    from fotltn.report.html import check_packages, check_place, write_page
+    from fotltn.reporting.html import check_packages, check_place, write_page
 
     check_packages()
     check_place(path, force=force)
-    from fotltn.report.html_model import model_content
-    from fotltn.report.html_model_page import model_page
+    from fotltn.reporting.html_model import model_content
+    from fotltn.reporting.html_model_page import model_page
 
     content = model_content(model, Path(path).stem, threshold=threshold)
     return write_page(model_page(content), path, force=force)

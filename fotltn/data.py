@@ -75,7 +75,7 @@ def read(
     for warning in facts.warnings:
         warnings.warn(warning.message, DataWarning, stacklevel=2)
     tables = interpretation(facts, signature, dtype=dtype, sparse=True)
-    return replace(tables, source=(facts, features))
+    return replace(tables, inputs=features)
 
 
 def tables(
@@ -106,7 +106,8 @@ def tables(
         traces: the names of traces; without, they are numbered.
         present: for sorts whose entities come and go, where they are: (trace, entity, time).
         named: tables by name. Those of predicates have axes (arguments …, time), or (arguments
-            …) where time does not matter; those of relations list tuples of entity numbers.
+            …) where time does not matter; those of relations list tuples of entity numbers. A
+            sparse tensor (`torch.sparse_coo_tensor`) is a list of facts, and stays one.
 
     Raises:
         DataError: a table is missing, unknown, or does not fit the theory or the names.

@@ -216,6 +216,7 @@ def _same_places(new: SparseTable, old: SparseTable) -> bool:
 class Compiled:
     """A plan as one recorded function of the dense tables, fused by PyTorch's compiler."""
 
+    plan: Plan
     names: tuple[str, ...]
     axes: dict[str, tuple[c.Axis, ...]]
     function: Callable[..., tuple[Tensor, ...]]
@@ -257,7 +258,8 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
 
     with tracing():
         graph = make_fx(run)(*(model.predicates[name].detach() for name in names))  # type: ignore[union-attr]
-    return Compiled(names, axes, torch.compile(graph, backend=backend, dynamic=False))
+    fused = torch.compile(graph, backend=backend, dynamic=False)
+    return Compiled(prepared.plan, names, axes, fused)
 
 
 def compile_formulas(

@@ -206,26 +206,26 @@ class Evaluator:
         semantics: what they mean. In log space, values are logarithms.
         at: a time point, or all.
         budget: the memory that intermediate results may take.
-        fused: compile plans with PyTorch's compiler.
+        backend: of PyTorch's compiler, to fuse plans by; None for none.
         threshold: of two-valued truth, the degree from which on a fact is true.
         engine: False follows the equations in any case.
 
     Raises:
-        SemanticsError: fused formulas in log space.
+        SemanticsError: formulas in log space are to be fused.
     """
 
     formulas: Mapping[str, c.Formula]
     semantics: Semantics
     at: int | None
     budget: int = BUDGET
-    fused: bool = False
+    backend: str | None = None
     threshold: float | None = None
     engine: bool = True
     _ready: dict[int, _Ready] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be compiled."""
-        if self.semantics.log_space and self.fused:
+        if self.semantics.log_space and self.backend:
             raise SemanticsError("formulas are not compiled in log space")
 
     def __call__(self, tables: Tables, key: int | None = 0) -> dict[str, Value]:
@@ -254,18 +254,21 @@ class Evaluator:
         """The plan that is kept for a part of data, as text; the equations have none."""
         run = self._ready[key].run if key in self._ready else None
         match run:
-            case Prepared():
+            case Prepared() | Compiled():
                 return run.plan.explain()
             case InBlocks():
-                return "\n\n".join(one.plan.explain() for one in run.prepared)
+                return "\n\n".join(
+                    f"{block}\n{one.plan.explain()}"
+                    for block, one in zip(run.layout.blocks, run.prepared, strict=True)
+                )
             case _:
                 return "by the equations, step by step"
 
     def _prepare(self, tables: Tables) -> Prepared | InBlocks | Compiled:
         program = compile_for(self.formulas, tables, self.semantics, self.at)
-        if self.fused:
+        if self.backend:
             prepared = program.prepare(tables, dtype=tables.dtype, budget=self.budget)
-            return compiled(prepared, tables)
+            return compiled(prepared, tables, backend=self.backend)
         return program.ready(tables, dtype=tables.dtype, budget=self.budget)
 
     def _by_equations(self, tables: Tables) -> dict[str, Value]:

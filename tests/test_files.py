@@ -18,7 +18,7 @@ from fotltn.analysis.predictions import write_table
 from fotltn.cli.new import make
 from fotltn.files import write_files
 from fotltn.project.scene import generate, write
-from fotltn.report.html import MARK, write_page
+from fotltn.reporting.html import MARK, write_page
 from fotltn.syntax.load import parse_theory, save_theory
 from reproduction.paper.sweep import append
 from reproduction.report import records
@@ -40,7 +40,7 @@ def theory(folder: Path) -> None:
 
 def figure(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fotltn.report.look import save
+    from fotltn.reporting.look import save
     from reproduction.report.sweeps import results_figure
     from tests.reproduction.synthetic import grid
 

@@ -21,12 +21,13 @@ REPRODUCTION = ROOT / "reproduction"
 LAYERS = (
     "errors", "files", "strict_json", "memory", "tree", "syntax", "dsl", "logic", "semantics",
     "algebra", "kernels", "plan", "engine", "evaluation", "grounding", "data", "monitor",
-    "analysis", "networks", "learn", "project", "report", "web", "api", "fotltn", "cli", "__main__",
+    "analysis", "networks", "learn", "project", "reporting", "web", "api", "fotltn", "cli",
+    "__main__",
 )  # fmt: skip
 
 #: The same in `reproduction/`, which may import anything of the package.
 LAYERS_BESIDE = (
-    "reproduction", "paper", "report", "recipe", "deliveries", "pages", "cli", "__main__",
+    "reproduction", "paper", "report", "recipe", "deliveries", "jaad", "pages", "cli", "__main__",
 )  # fmt: skip
 
 #: The only place of the package that knows of `reproduction/`, which is not installed.

@@ -14,7 +14,7 @@ from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import emit_json
 
 if TYPE_CHECKING:
-    from fotltn.report.html_model import ModelContent
+    from fotltn.reporting.html_model import ModelContent
 
 _PAGE = Path("report.html")
 
@@ -54,7 +54,7 @@ def report(
     content = _model(path, threshold, top, quiet=as_json)
     text = ""
     if place is not None:
-        from fotltn.report.html_model_page import model_page
+        from fotltn.reporting.html_model_page import model_page
 
         with _bar("drawing", quiet=as_json) as show:
             text = model_page(content, on_step=show)
@@ -74,7 +74,7 @@ class Content(Protocol):
 
 def place_of(output: Path | None, *, force: bool, as_json: bool) -> Path | None:
     """Where the page goes, if there is to be one, once it is known that it can be written there."""
-    from fotltn.report.html import check_packages, check_place
+    from fotltn.reporting.html import check_packages, check_place
 
     place = output or (None if as_json else _PAGE)
     if place is not None:
@@ -85,7 +85,7 @@ def place_of(output: Path | None, *, force: bool, as_json: bool) -> Path | None:
 
 def deliver(content: Content, text: str, place: Path | None, *, force: bool, as_json: bool) -> None:
     """Write the page, and say what is in it."""
-    from fotltn.report.html import write_page
+    from fotltn.reporting.html import write_page
 
     if place is not None:
         write_page(text, place, force=force)
@@ -103,7 +103,7 @@ def name_of(path: Path) -> str:
 
 def _model(path: Path, threshold: float, top: int, *, quiet: bool) -> ModelContent:
     from fotltn.project.find import find_model
-    from fotltn.report.html_model import model_content
+    from fotltn.reporting.html_model import model_content
 
     model = find_model(path)
     with _bar("axioms", quiet=quiet) as show:

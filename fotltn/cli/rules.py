@@ -132,7 +132,7 @@ def _evidence(
     data: Path | None,
     theory: Path | None,
 ) -> Evidence:
-    from fotltn.project.rules import of_facts, of_project
+    from fotltn.project.rules import load_project, of_facts
 
     if path.suffix == ".fot":
         if data is not None or theory is not None:
@@ -144,7 +144,7 @@ def _evidence(
         raise DataError(
             "--facts, --presence and --horizon go with a theory file; a project names its tables"
         )
-    return of_project(path, data=data, theory=theory)
+    return load_project(path, data=data, theory=theory)
 
 
 def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:

@@ -106,6 +106,7 @@ class Axioms:
         if names not in self._evaluators or self._evaluators[names][0] != p:
             formulas = {a.name: a.formula for a in self.theory.axioms if a.name in names}
             semantics = self.semantics if p is None else self.semantics.with_p(p)
-            made = Evaluator(formulas, semantics, 0, self.budget, self.fused)
+            backend = "inductor" if self.fused else None
+            made = Evaluator(formulas, semantics, 0, self.budget, backend)
             self._evaluators[names] = (p, made)
         return self._evaluators[names][1]

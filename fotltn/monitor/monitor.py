@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from fotltn.monitor.normal import nnf, outer
 from fotltn.monitor.reader import Stretch
 from fotltn.monitor.series import GrowingError
 from fotltn.monitor.states import State, States, Value
-from fotltn.monitor.steps import Fact, Header, Step, wrong
+from fotltn.monitor.steps import Fact, Given, Header, Step, header_of, step_of, wrong
 from fotltn.monitor.strangers import axes_of, tells_apart
 from fotltn.monitor.verdicts import Outcome, Verdict
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
@@ -47,7 +47,7 @@ class Monitor:
         theory: Theory | CheckedTheory,
         *,
         entities: Mapping[str, Sequence[str]] | None = None,
-        header: Header | None = None,
+        header: Header | Mapping[str, Any] | str | None = None,
         horizon: int | None = None,
         semantics: str | Semantics = STABLE_PRODUCT,
         threshold: float = 0.5,
@@ -59,7 +59,8 @@ class Monitor:
         Args:
             theory: what to follow.
             entities: names by sort of those who are known before. Others may come.
-            header: the same with static facts and values, in place of `entities`.
+            header: the same with static facts and values, in place of `entities`: an object with
+                the keys of a first line, or that line itself.
             horizon: the number of steps of the trace, if it is known.
             semantics: of the values of axioms.
             threshold: for verdicts, the degree from which on a fact is true.
@@ -77,7 +78,8 @@ class Monitor:
         self.theory, self.signature = checked, checked.signature
         self.semantics = named(semantics) if isinstance(semantics, str) else semantics
         self.horizon, self.threshold = horizon, threshold
-        header = header or Header(entities=entities or {})
+        self._lines = int(isinstance(header, str))
+        header = Header(entities=entities or {}) if header is None else header_of(header)
         self.domain = _domain(checked, fixed_sorts(checked.signature, header))
         used = _used(checked)
         self.columns = Columns(self.domain, self.signature, sorted(used))
@@ -144,26 +146,39 @@ class Monitor:
 
     # --- steps --------------------------------------------------------------------------------
 
-    def step(self, facts: Iterable[Fact] | Step = (), values: Iterable[Fact] = ()) -> States:
+    def step(self, facts: Given = (), values: Iterable[Fact] = ()) -> States:
         """Go on by one step.
 
         Args:
-            facts: what is true: a predicate with its arguments, and a degree if that is not 1;
-                or all of a step. What is not stated is false.
+            facts: what is true: a predicate with its arguments, and a degree if that is not 1.
+                What is not stated is false. Or all of a step: an object with the keys `facts` and
+                `values`, or a line of JSON.
             values: the values of functions that change.
 
         Raises:
             DataError: a fact does not fit the theory. The monitor is as before.
         """
-        step = facts if isinstance(facts, Step) else Step(tuple(facts), tuple(values))
-        (found,) = self.steps([step])
-        return found
+        self._lines += 1
+        (states,) = self.steps([step_of(facts, values, line=self._lines)])
+        return states
 
-    def steps(self, steps: Iterable[Step]) -> Iterator[States]:
-        """Go on by many steps, several at a time, which is faster."""
-        for step in steps:
+    def steps(self, steps: Iterable[Given]) -> Iterator[States]:
+        """Go on by many steps, several at a time, which is faster.
+
+        Args:
+            steps: each as `step` takes it; or a file that is open, with a step on each line.
+
+        Raises:
+            DataError: a step does not fit the theory; those before it are done.
+        """
+        name = str(getattr(steps, "name", "steps"))
+        for given in steps:
+            if not isinstance(given, Step):
+                self._lines += 1
+                if isinstance(given, str) and not given.strip():
+                    continue
             try:
-                yield from self._take(step)
+                yield from self._take(step_of(given, name=name, line=self._lines))
             except DataError:
                 yield from self._flush()
                 raise

@@ -1,20 +1,14 @@
-"""Steps of a trace as a monitor takes them: from Python, from lines of JSON, or from facts."""
+"""Steps of a trace as a monitor takes them: from Python, or from lines of JSON."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing, shown
-from fotltn.grounding.collect import EVERY
-from fotltn.grounding.facts import Facts, Rows
-from fotltn.logic.core import REAL
-from fotltn.logic.signature import Signature
 from fotltn.strict_json import JsonError, read_json
 
 Fact = Sequence[Any]
@@ -70,6 +64,10 @@ class Header(Step):
     default: float | None = None
 
 
+#: A step as one may write it.
+Given = Step | Mapping[str, Any] | str | Iterable[Fact]
+
+
 def wrong(step: Step, message: str, path: Path = (), hint: str | None = None) -> DataError:
     """An error at a place of a step."""
     if step.line is not None:
@@ -80,6 +78,41 @@ def wrong(step: Step, message: str, path: Path = (), hint: str | None = None) ->
     return DataError(
         Diagnostic(message if item is None else f"{shown(item)}: {message}", hint=hint)
     )
+
+
+def step_of(
+    given: Given, values: Iterable[Fact] = (), *, name: str = "steps", line: int = 1
+) -> Step:
+    """A step, however it is given: facts, an object with the keys of a line, or the line itself.
+
+    Args:
+        given: the step.
+        values: of functions, if only facts are given.
+        name: what errors call the lines.
+        line: the number of this one.
+
+    Raises:
+        DataError: it is no step.
+    """
+    if isinstance(given, Step):
+        return given
+    if isinstance(given, str):
+        return read_line(Line(name, line, given.rstrip("\r\n")))
+    if isinstance(given, Mapping):
+        return _read_object(given, None)
+    return Step(tuple(given), tuple(values))
+
+
+def header_of(given: Given) -> Header:
+    """A header, likewise.
+
+    Raises:
+        DataError: it is none.
+    """
+    step = step_of(given)
+    if not isinstance(step, Header):
+        raise wrong(step, "a header is an object with the key 'entities'")
+    return step
 
 
 # --- lines of JSON ---------------------------------------------------------------------------
@@ -102,15 +135,19 @@ def read_line(line: Line) -> Step:
             span = Span(span.source, at, at + 1)
         hint = 'each line is an object such as {"facts": [["Stop", "ego"]]}'
         raise DataError(Diagnostic(f"this is no JSON: {error.reason}", span, hint)) from None
-    bare = Step(line=line)
     if not isinstance(value, dict):
-        raise wrong(bare, "a step is an object with the key 'facts'")
+        raise wrong(Step(line=line), "a step is an object with the key 'facts'")
+    return _read_object(value, line)
+
+
+def _read_object(value: Mapping[str, Any], line: Line | None) -> Step:
+    bare = Step(line=line)
     for key in value:
         if key not in _KEYS:
             hint = did_you_mean(key, _KEYS) or f"there are {listing(_KEYS)}"
             raise wrong(bare, f"unknown key '{key}'", (key,), hint)
     for key in ("facts", "values"):
-        if not isinstance(value.get(key, []), list):
+        if not isinstance(value.get(key, []), list | tuple):
             raise wrong(bare, f"'{key}' is a list", (key,))
     facts, values = value.get("facts", []), value.get("values", [])
     if "entities" not in value:
@@ -121,7 +158,7 @@ def read_line(line: Line) -> Step:
     closed = value.get("closed", False)
     if not isinstance(closed, bool):
         raise wrong(bare, "'closed' is true or false", ("closed",))
-    if not isinstance(value["entities"], dict):
+    if not isinstance(value["entities"], Mapping):
         raise wrong(bare, "'entities' is an object: a list of names for each sort", ("entities",))
     default = value.get("default")
     if default is not None and not is_number(default):
@@ -184,62 +221,3 @@ def _closing(tokens: list[tuple[str, int, int]], number: int) -> int:
         if depth == 0:
             return end
     return tokens[-1][2]
-
-
-# --- facts -----------------------------------------------------------------------------------
-
-
-def steps_of(
-    facts: Facts, signature: Signature, trace: int = 0, *, declare: bool = True
-) -> tuple[Header, list[Step]]:
-    """A trace of facts as the steps of a monitor, so that the two can be compared.
-
-    Args:
-        facts: as they are read from tables.
-        signature: what they are about.
-        trace: the number of the trace.
-        declare: name all entities of the trace in the header. Otherwise they come when they are
-            first mentioned.
-    """
-    names: dict[str, list[str]] = {
-        sort: list(facts.local[sort][trace] if sort in facts.local else facts.entities[sort])
-        for sort in signature.sorts
-    }
-    static: dict[str, list[Fact]] = {"facts": [], "values": []}
-    steps: list[dict[str, list[Fact]]] = [
-        {"facts": [], "values": []} for _ in range(facts.lengths[trace])
-    ]
-    for symbol, rows in facts.rows.items():
-        for time, fact, is_value in _rows(symbol, rows, signature, names, trace):
-            where = static if time < 0 else steps[time]
-            where["values" if is_value else "facts"].append(fact)
-    # As tables have it, functions are 0 where those who come and go are not there.
-    default = 0.0 if facts.present else None
-    return (
-        Header(
-            static["facts"], static["values"], entities=names if declare else {}, default=default
-        ),
-        [Step(s["facts"], s["values"]) for s in steps],
-    )
-
-
-def _rows(
-    symbol: str, rows: Rows, signature: Signature, names: dict[str, list[str]], trace: int
-) -> Iterator[tuple[int, Fact, bool]]:
-    function = signature.functions.get(symbol)
-    paired = symbol in signature.relations
-    if paired:
-        sorts = signature.relations[symbol].sorts
-    else:
-        sorts = function.sorts if function else signature.predicates[symbol].sorts
-    here = np.isin(rows.trace, (trace, EVERY)) | paired
-    own = rows.take(np.flatnonzero(here))
-    for args, time, value in zip(
-        own.args.tolist(), own.time.tolist(), own.value.tolist(), strict=True
-    ):
-        called = [names[s][n] for s, n in zip(sorts, args, strict=True)]
-        if function is None:
-            tail = [] if paired or value == 1 else [value]
-        else:
-            tail = [value if function.result == REAL else names[function.result][int(value)]]
-        yield time, (symbol, *called, *tail), function is not None

@@ -41,6 +41,10 @@ class Block:
     horizon: int
     sizes: Mapping[str, int]
 
+    def __str__(self) -> str:
+        rooms = [f"{self.horizon} time points", *(f"{n} of {s}" for s, n in self.sizes.items())]
+        return f"{len(self.traces)} traces with room for {', '.join(rooms)}"
+
 
 # --- how large traces are -------------------------------------------------------------------------
 

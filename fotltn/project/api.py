@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
+
+from torch import nn
 
 from fotltn.errors import DataError, shown
 from fotltn.grounding.frames import Source
@@ -14,10 +17,10 @@ from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.project import train as training_of
-from fotltn.project.config import Config, config_of, read_config
+from fotltn.project.config import Config, PredicateConfig, config_of, read_config
 from fotltn.project.model import Model
-from fotltn.project.toml import parse_toml, show_toml
-from fotltn.project.world import NOTHING, InMemory
+from fotltn.project.toml import table_of
+from fotltn.project.world import NOTHING, InMemory, Own
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Theory
 
@@ -66,7 +69,10 @@ def train(
         test: facts for testing in tables of their own.
         data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
         inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`.
-        predicates: settings of predicates, as `{"Near": {"kind": "logits"}}`.
+        predicates: settings of predicates, as `{"Near": {"kind": "logits"}}`. Or a module of your
+            own, from what is seen of the arguments, side by side, to a logit; it is trained as it
+            is. Or a function from the given tables, and the features by sort, to a table with axes
+            (trace, arguments …, time), which is computed once.
         exclusive: predicates that exclude each other, by one network each.
         objective: what is minimised.
         training: how, as `{"epochs": 100, "rate": 0.01}`.
@@ -87,6 +93,7 @@ def train(
     else:
         files, frames = _sources(facts)
         test_files, test_frames = _sources(test)
+        settings, modules = _modules(_mapping("predicates", predicates))
         tables = {
             "theory": {"semantics": semantics, "p": p},
             "data": {"facts": files, "test": test_files, "train": train, "seed": seed}
@@ -94,14 +101,19 @@ def train(
             "inputs": _mapping("inputs", inputs),
             "predicates": dict.fromkeys(_names("learn", learn), "network")
             | _definitions(define)
-            | _mapping("predicates", predicates),
+            | settings,
             "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
             "objective": _mapping("objective", objective),
             "training": {"seed": seed} | _mapping("training", training),
             "machine": _mapping("machine", machine),
         }
-        config, own = _config(theory, tables)
-        more = InMemory(own, frames, tuple(wide), test_frames)
+        config, in_memory = _config(theory, tables)
+        kinds = {
+            name: PredicateConfig("module" if isinstance(one, nn.Module) else "function")
+            for name, one in modules.items()
+        }
+        config = replace(config, predicates={**config.predicates, **kinds})
+        more = InMemory(in_memory, frames, tuple(wide), test_frames, modules)
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
 
@@ -110,21 +122,26 @@ def _config(
     theory: Theory | CheckedTheory | Path_, tables: dict[str, Any]
 ) -> tuple[Config, Theory | None]:
     """The configuration, and the theory if it is not in a file."""
-    own: Theory | None = None
+    in_memory: Theory | None = None
     file = "theory.fot"
     if isinstance(theory, CheckedTheory):
-        own = theory.source
+        in_memory = theory.source
     elif isinstance(theory, Theory):
-        own = theory
+        in_memory = theory
     elif isinstance(theory, str) and "\n" in theory:
-        own = parse_theory(theory)
+        in_memory = parse_theory(theory)
     elif isinstance(theory, str | os.PathLike):
         file = os.fspath(theory)
     else:
         raise DataError(f"expected a theory, its file or its text, not {shown(theory)}")
     tables["theory"] = {"file": file, **tables["theory"]}
-    text = show_toml(tables)
-    return config_of(parse_toml(text, "the settings"), Path()), own
+    return config_of(table_of(tables), Path()), in_memory
+
+
+def _modules(predicates: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Own]]:
+    """Settings of predicates, and those that are modules or functions."""
+    modules = {n: v for n, v in predicates.items() if callable(v)}
+    return {n: v for n, v in predicates.items() if n not in modules}, modules
 
 
 def _is_project(theory: object) -> TypeGuard[Path_]:
@@ -167,13 +184,13 @@ def _mapping(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _definitions(given: Mapping[str, str] | None) -> dict[str, Any]:
-    found = {}
+    defined = {}
     for head, formula in _mapping("define", given).items():
         match = _HEAD.fullmatch(head)
         if match is None:
             raise DataError(f"define: expected a head like 'Run(x)', not '{head}'")
         variables = [v.strip() for v in (match["variables"] or "").split(",") if v.strip()]
-        found[match["name"]] = {
+        defined[match["name"]] = {
             "kind": "formula", "variables": variables, "formula": str(formula)
         }  # fmt: skip
-    return found
+    return defined

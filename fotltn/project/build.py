@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
+from torch import nn
 
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.grounding.dense import present
@@ -21,11 +22,20 @@ from fotltn.networks.predicates import (
     Logits,
     Network,
     Predicate,
+    Rule,
     Softmax,
     mlp,
 )
 from fotltn.project.config import Config, InputConfig, PredicateConfig, lasting
-from fotltn.project.world import NOTHING, InMemory, World, device_of, in_precision, read_world
+from fotltn.project.world import (
+    NOTHING,
+    InMemory,
+    Own,
+    World,
+    device_of,
+    in_precision,
+    read_world,
+)
 from fotltn.semantics.config import Semantics, named
 
 
@@ -49,7 +59,7 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     config = _completed(config, world.theory.signature)
     semantics = meaning(config)
     dtype, device = getattr(torch, config.dtype), device_of(config)
-    grounding = ground(config, world)
+    grounding = ground(config, world, more.modules)
     grounding = grounding.to(device=device, dtype=dtype)
     axioms = Axioms(world.theory, semantics, config.axiom_p, fused=config.compile)
     task = Task(
@@ -76,8 +86,8 @@ def meaning(config: Config) -> Semantics:
 # --- networks ---------------------------------------------------------------------------------
 
 
-def ground(config: Config, world: World) -> Grounding:
-    """The networks of a project, with initial weights by its seed."""
+def ground(config: Config, world: World, modules: Mapping[str, Own] | None = None) -> Grounding:
+    """The networks of a project, with initial weights by its seed, and modules as they are."""
     signature, facts = world.theory.signature, world.facts
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs = {
@@ -88,8 +98,13 @@ def ground(config: Config, world: World) -> Grounding:
         predicates = {
             name: _predicate(name, p, signature, inputs, facts, generator)
             for name, p in config.predicates.items()
-            if p.kind != "facts"
+            if p.kind in ("network", "logits", "formula")
         }
+        for name, own in (modules or {}).items():
+            static = signature.predicates[name].static
+            predicates[name] = (
+                Network(own, static=static) if isinstance(own, nn.Module) else Rule(own)
+            )
         groups = [
             Softmax(
                 g.predicates,
@@ -107,13 +122,14 @@ def ground(config: Config, world: World) -> Grounding:
         ]
     return Grounding(
         signature, world.given, predicates, inputs=inputs, groups=groups,
+        features={sort: one.values for sort, one in world.features.items()},
         present=world.given.present, semantics=meaning(config),
     )  # fmt: skip
 
 
 def _seen(sort: str, config: Config, signature: Signature) -> bool:
     """Whether a network sees entities of a sort."""
-    networks = [n for n, p in config.predicates.items() if p.kind == "network"]
+    networks = [n for n, p in config.predicates.items() if p.kind in ("network", "module")]
     networks += [n for g in config.groups for n in g.predicates]
     return any(sort in signature.predicates[n].sorts for n in networks)
 

@@ -41,6 +41,7 @@ WITHOUT_EFFECT = frozenset({
     "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 
+#: How predicates are computed, as a file says it. In Python there are modules and functions, too.
 KINDS = ("facts", "network", "logits", "formula")
 
 
@@ -153,9 +154,10 @@ class Config:
         )  # fmt: skip
 
     def error(self, path: tuple[str, ...], message: str, hint: str | None = None) -> DataError:
-        """An error about a key, which points at it where the project is a file."""
+        """An error about a key, which points at it where the project is a file, or names it."""
         span = place_of(places_of(self.source), path)
-        return DataError(Diagnostic(message, span, hint))
+        named = message if self.source.text else f"{'.'.join(path)}: {message}"
+        return DataError(Diagnostic(named, span, hint))
 
 
 def lasting(config: Config) -> dict[str, Any]:
@@ -201,7 +203,7 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
 
 
 def config_of(root: Table, folder: Path) -> Config:
-    """What the tables of a project say; its paths are seen from a folder."""
+    """What settings say, of a file or of Python; their paths are seen from a folder."""
     theory = root.table("theory")
     output = root.table("output")
     inputs = root.table("inputs")

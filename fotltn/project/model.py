@@ -28,11 +28,12 @@ from fotltn.analysis.violations import (
     counterexample,
     violations,
 )
-from fotltn.errors import DataError, FotError
+from fotltn.errors import DataError, FotError, listing
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
+from fotltn.learn.batches import bias
 from fotltn.learn.fit import Epoch, Outcome
 from fotltn.learn.objective import predicted
 from fotltn.learn.store import read_folder, write_folder
@@ -145,6 +146,12 @@ class Model:
     def given(self) -> tuple[str, ...]:
         """The predicates that training cannot change."""
         return tuple(n for n in self.theory.signature.predicates if n not in self.grounding.open)
+
+    @property
+    def bias(self) -> tuple[str, ...]:
+        """In which ways training on parts of the data differs from training on all of it."""
+        batches = self.config.training.batches
+        return () if batches is None else bias(batches, self.theory)
 
     @property
     def truth(self) -> Tables:
@@ -302,8 +309,15 @@ class Model:
         """Write the model as one folder; it replaces a model that is there, at once.
 
         Raises:
-            DataError: there is something else in that place, or it cannot be written.
+            DataError: there is something else in that place, it cannot be written, or the model
+                has modules or functions of Python, which would have to be executed on loading.
         """
+        kinds = {n: p.kind for n, p in self.config.predicates.items()}
+        if code := [n for n, kind in kinds.items() if kind in ("module", "function")]:
+            raise DataError(
+                f"{listing(code)}: what Python computes is not saved in a model; save the weights "
+                "of the module by itself"
+            )
         tensors, domain = pack_world(self.world)
         tensors |= {f"weights/{n}": t for n, t in self.grounding.state_dict().items()}
         found = self.metrics()

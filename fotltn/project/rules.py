@@ -25,7 +25,7 @@ from fotltn.syntax.parse import parse_formula
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What rules are counted on.
+    """A theory with what is stated: what rules are counted on.
 
     Args:
         theory: the rules.
@@ -90,8 +90,10 @@ class Evidence:
         return self.parts[part]
 
 
-def of_project(project: Path, *, data: Path | None = None, theory: Path | None = None) -> Evidence:
-    """The rules of a project on its facts, those kept for testing included.
+def load_project(
+    project: Path | str, *, data: Path | str | None = None, theory: Path | str | None = None
+) -> Evidence:
+    """The theory of a project, and its facts as tables, those kept for testing included.
 
     Args:
         project: its folder, or its file.
@@ -101,15 +103,16 @@ def of_project(project: Path, *, data: Path | None = None, theory: Path | None =
     Raises:
         FotError: something of the project is wrong.
     """
-    config = replace(read_config(project, data=data), dtype="float64")
+    folder = None if data is None else Path(data)
+    config = replace(read_config(Path(project), data=folder), dtype="float64")
     if theory is not None:
-        config = replace(
-            config, theory=str(theory.absolute()), roots=(theory.parent, *config.roots)
-        )
+        file = Path(theory)
+        config = replace(config, theory=str(file.absolute()), roots=(file.parent, *config.roots))
     built = build(config)
     world = built.world
     warnings = (world.theory.warnings, world.facts.warnings)
-    return Evidence(world.theory, model_of(built).truth, world.parts, *warnings)
+    tables = replace(model_of(built).truth, inputs=world.features)
+    return Evidence(world.theory, tables, world.parts, *warnings)
 
 
 def of_facts(

@@ -15,6 +15,8 @@ _OF_KIND = {
     "network": ("hidden", "activation"),
     "logits": ("scale", "reach"),
     "formula": ("variables", "formula", "semantics"),
+    "module": (),
+    "function": (),
 }
 
 

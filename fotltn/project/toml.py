@@ -1,4 +1,4 @@
-"""TOML with places: typed reading of keys, whose errors point at the line; and writing it."""
+"""Settings: typed reading of keys, whose errors point at the line of a TOML file; writing them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
 class Table:
-    """A table of a TOML file; every key must be taken, so that none is ignored in silence.
+    """A table of settings; every key must be taken, so that none is ignored in silence.
 
-    Its path is what errors call it; the third table of an array is `name[3]`.
+    Its path is what errors call it; the third table of an array is `name[3]`. Settings of a file
+    have places in it.
     """
 
     def __init__(
@@ -199,6 +200,31 @@ def parse_toml(text: str, name: str) -> Table:
         span = Span(source, begin, begin + 1)
         raise DataError(Diagnostic(f"not TOML: {message.strip()}", span)) from None
     return Table(values, (), source, places_of(source))
+
+
+def table_of(settings: Mapping[str, Any]) -> Table:
+    """Settings that Python gives: those without a value (None) are left out, tuples are lists.
+
+    Raises:
+        DataError: a value is none that a file could have.
+    """
+    return Table(_as_in_toml(settings, ()), (), Source("", ""), {})
+
+
+def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
+    match value:
+        case Mapping():
+            return {
+                str(key): _as_in_toml(inner, (*path, str(key)))
+                for key, inner in value.items()
+                if inner is not None
+            }
+        case list() | tuple():
+            return [_as_in_toml(inner, path) for inner in value]
+        case bool() | str() | int() | float():
+            return value
+    kind = type(value).__name__
+    raise DataError(f"{'.'.join(path)}: a value of type '{kind}' cannot be written as TOML")
 
 
 def places_of(source: Source) -> Places:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fotltn.errors import ParseError, did_you_mean, listing
 from fotltn.grounding.dense import interpretation
@@ -60,6 +60,10 @@ class World:
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
+#: A predicate that Python computes: a network, or a function of given tables and features.
+Own = nn.Module | Callable[[Tables, Mapping[str, Tensor]], Tensor]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class InMemory:
     """What comes with a project without being in its files.
@@ -69,12 +73,14 @@ class InMemory:
         facts: data frames with further facts.
         wide: further wide tables.
         test: data frames with facts for testing.
+        modules: predicates that modules or functions compute.
     """
 
     theory: Theory | None = None
     facts: tuple[Source, ...] = ()
     wide: tuple[Wide, ...] = ()
     test: tuple[Source, ...] = ()
+    modules: Mapping[str, Own] = field(default_factory=dict)
 
 
 NOTHING = InMemory()

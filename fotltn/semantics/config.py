@@ -42,6 +42,11 @@ class Implication(StrEnum):
     GOGUEN = "goguen"  # 1 if u <= v else v / u
 
 
+_CONNECTIVES: dict[str, type[StrEnum]] = {
+    "negation": Negation, "conjunction": TNorm, "disjunction": TConorm, "implication": Implication,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class PMean:
     """Generalised means: of the degrees for ∃ and F, of their errors for ∀ and G.
@@ -71,7 +76,7 @@ class Semantics:
 
     Args:
         name: what users call it.
-        negation, conjunction, disjunction, implication: the connectives.
+        negation, conjunction, disjunction, implication: the connectives, or their names.
         exists, forall: aggregation over entities.
         eventually, always: aggregation over time; until and release use both.
         epsilon: LTN's projections away from 0 and 1 before operators whose gradient vanishes or
@@ -96,7 +101,13 @@ class Semantics:
     boolean: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse combinations that have no meaning."""
+        """Take connectives by name, and refuse combinations that have no meaning."""
+        for place, kind in _CONNECTIVES.items():
+            word = str(getattr(self, place))
+            if word not in list(kind):
+                hint = did_you_mean(word, list(kind)) or f"there are {listing(list(kind))}"
+                raise SemanticsError(f"unknown {place} '{word}'; {hint}")
+            object.__setattr__(self, place, kind(word))
         if not 0 <= self.epsilon < 0.5:
             raise SemanticsError(f"epsilon must be at least 0 and below 0.5, not {self.epsilon}")
         if not (self.equality_scale > 0 and math.isfinite(self.equality_scale)):

@@ -78,7 +78,7 @@ class Tables:
         present: for sorts whose entities come and go, where they are there, with axes (trace,
             entity, time).
         single: whether there is one trace, for which values have no axis.
-        source: the facts and features that they were read from, if they were.
+        inputs: for each sort that has features for networks to see, their names and values.
     """
 
     sizes: Mapping[str, int]
@@ -94,7 +94,7 @@ class Tables:
     names: Names = field(default_factory=Names, repr=False)
     present: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     single: bool = False
-    source: Any = field(default=None, repr=False, compare=False)
+    inputs: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _derived: dict[Hashable, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -21,6 +21,7 @@ from fotltn.semantics.config import (
     Semantics,
     TConorm,
     TNorm,
+    semantics_of,
 )
 
 _MINIMUM = (TNorm.MINIMUM, TConorm.MAXIMUM)
@@ -285,15 +286,15 @@ def _godel_dual(s: Semantics, existential: Aggregation, universal: Aggregation) 
     return not _standard(s) and _extreme(existential, s, False) and (_extreme(universal, s, True))
 
 
-def laws(semantics: Semantics) -> frozenset[Law]:
-    """The laws that a semantics obeys exactly; Boolean truth obeys all but one.
+def laws(semantics: str | Semantics) -> frozenset[Law]:
+    """The laws that a semantics, or that of a name, obeys exactly; Boolean truth all but one.
 
-    >>> from fotltn.semantics.config import GODEL, STABLE_PRODUCT
-    >>> Law.MERGE_FORALL in laws(STABLE_PRODUCT), Law.IDEMPOTENCE in laws(STABLE_PRODUCT)
+    >>> Law.MERGE_FORALL in laws("stable-product"), Law.IDEMPOTENCE in laws("stable-product")
     (True, False)
-    >>> Law.IDEMPOTENCE in laws(GODEL)
+    >>> Law.IDEMPOTENCE in laws("godel")
     True
     """
-    if semantics.boolean:
+    meaning = semantics_of(semantics)
+    if meaning.boolean:
         return frozenset(Law) - {Law.FORALL_EVENTUALLY}
-    return frozenset(law for law in Law if law.value.holds(semantics))
+    return frozenset(law for law in Law if law.value.holds(meaning))

@@ -174,7 +174,7 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
     """The scripts and styles by name, with their kind; nothing else is ever served as a file."""
     found = {}
     for package, folder, name, kind in (
-        ("fotltn.report", "pages", "style.css", "text/css"),
+        ("fotltn.reporting", "pages", "style.css", "text/css"),
         ("fotltn.web", "static", "inspect.css", "text/css"),
         ("fotltn.web", "static", "heat.js", "text/javascript"),
         ("fotltn.web", "static", "formula.js", "text/javascript"),

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fotltn.errors import Diagnostic, FotError
-from fotltn.report.typeset import typeset
+from fotltn.reporting.typeset import typeset
 from fotltn.web.answers import RefusedError, answer, failed, query, wants
 from fotltn.web.desk import Desk, Seen, Typed
 from fotltn.web.parameters import MAX_FORMULA, Parameters

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fotltn.analysis.explain.explanation import Explanation
 from fotltn.analysis.over_time import NO_TRUTH
-from fotltn.report.typeset import typeset
+from fotltn.reporting.typeset import typeset
 from fotltn.semantics.config import PMean
 from fotltn.web.answers import RefusedError, answer, query, wants
 from fotltn.web.desk import Desk, Place, Seen, Standing

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fotltn.errors import DataError, Diagnostic, did_you_mean
-from fotltn.report.stats import Alternative, Summary, Welch, benjamini_hochberg, summary, welch
+from fotltn.reporting.stats import Alternative, Summary, Welch, benjamini_hochberg, summary, welch
 from reproduction.paper import published
 from reproduction.paper.published import Entry, Tested
 from reproduction.report.records import Record

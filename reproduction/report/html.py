@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from fotltn.report.html import Picture, picture, render
-from fotltn.report.look import line_across, look, new_figure
+from fotltn.reporting.html import Picture, picture, render
+from fotltn.reporting.look import line_across, look, new_figure
 from reproduction.paper import published
 from reproduction.report import tables
 from reproduction.report.compare import cells, data_sets, fractions, methods

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from fotltn.report.stats import Summary, summary
+from fotltn.reporting.stats import Summary, summary
 from reproduction.report.compare import cells, data_sets, fractions, methods
 from reproduction.report.records import Record
 from reproduction.report.render import NONE, Table, duration, number, percent, row, spread

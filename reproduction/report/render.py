@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fotltn.report.stats import Summary
+from fotltn.reporting.stats import Summary
 
 #: What stands in a cell that has no value.
 NONE = "–"

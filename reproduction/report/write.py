@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fotltn.errors import DataError
 from fotltn.files import Content, write_files
-from fotltn.report.look import drawn
+from fotltn.reporting.look import drawn
 from reproduction.report import claims, more, tables
 from reproduction.report.records import Record
 from reproduction.report.render import FORMATS, Table

@@ -10,7 +10,7 @@ from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.find import find_model
 from fotltn.project.model import model_of
-from fotltn.project.rules import of_project
+from fotltn.project.rules import load_project
 from fotltn.project.world import read_world
 from fotltn.syntax.load import load_theory, parse_theory
 from tests.project.common import THEORY, changed, project
@@ -140,7 +140,7 @@ def test_tables_outside_a_project_are_read_with_a_warning(tmp_path, monkeypatch)
         "facts.csv", "agents.csv", "places.csv"
     ]  # fmt: skip
     assert all(w.span is not None and w.span.line == 7 for w in warnings)
-    assert any("outside its folder" in w.message for w in of_project(folder).fact_warnings)
+    assert any("outside its folder" in w.message for w in load_project(folder).fact_warnings)
     assert told(read_config(folder, data=tmp_path / "tables")) == [], "the user says where"
     monkeypatch.setenv(ROOT, str(tmp_path))
     assert told(read_config(folder)) == []

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import fotltn
 from fotltn import Monitor
 from fotltn.evaluation import evaluate_all
 from fotltn.grounding.dense import interpretation
-from fotltn.monitor.steps import steps_of
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.semantics.config import CRISP
@@ -37,7 +37,7 @@ def test_final_verdicts_are_those_of_the_crisp_evaluator_on_every_clip_and_axiom
     seen = set()
     monitor: Monitor | None = None
     for clip in range(len(facts.traces)):
-        header, steps = steps_of(facts, theory.signature, clip)
+        header, steps = fotltn.steps(truth, clip)
         monitor = Monitor(theory, header=replace(header, closed=True), values="none", like=monitor)
         assert sum(1 for _ in monitor.steps(steps)) == facts.lengths[clip]
         for state in monitor.finish():
@@ -50,8 +50,9 @@ def test_final_verdicts_are_those_of_the_crisp_evaluator_on_every_clip_and_axiom
 
 def test_verdicts_do_not_change_once_they_are_certain():
     facts, theory = world().facts, world().theory
+    truth = interpretation(facts, theory.signature, dtype=torch.float64)
     for clip in range(min(4, len(facts.traces))):
-        header, steps = steps_of(facts, theory.signature, clip)
+        header, steps = fotltn.steps(truth, clip)
         monitor = Monitor(theory, header=header, values="none")
         certain: dict[str, str] = {}
         for states in monitor.steps(steps):

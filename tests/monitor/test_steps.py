@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import fotltn
 from fotltn.errors import DataError
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
 from fotltn.monitor.monitor import Monitor
-from fotltn.monitor.steps import Header, Line, Step, read_line, steps_of
+from fotltn.monitor.steps import Header, Line, Step, read_line
 from fotltn.semantics import crisp
 from fotltn.syntax.load import parse_theory
 
@@ -187,7 +190,7 @@ def test_facts_as_steps(declare):
     wanted = crisp.evaluate(THEORY.axioms[0].formula, model, threshold=0.5).tensor[:, 0].tolist()
     found = []
     for trace in range(2):
-        header, steps = steps_of(facts, THEORY.signature, trace, declare=declare)
+        header, steps = fotltn.steps(model, trace, declare=declare)
         assert len(steps) == facts.lengths[trace]
         assert bool(header.entities) == declare
         monitor = Monitor(THEORY, header=header)
@@ -195,7 +198,60 @@ def test_facts_as_steps(declare):
             pass
         found.append(monitor.finish()["A"].verdict == "satisfied")
     assert found == wanted == [False, True]
-    header, steps = steps_of(facts, THEORY.signature, 0)
+    header, steps = fotltn.steps(model, 0)
     assert ("Fast", "ego") in header.facts
     assert ("owner", "ego", "bo") in header.values
     assert ("Stop", "ego", 0.25) in steps[1].facts
+
+
+# --- steps as one writes them ----------------------------------------------------------------
+
+PLAIN = fotltn.parse("sort car\npredicate Stop(car)\naxiom A: forall x: car. G Stop(x)")
+HEADER = {"entities": {"car": ["ego"]}, "closed": True}
+LINES = ['{"facts": [["Stop", "ego"]]}', "", '{"facts": []}']
+
+
+def verdicts(monitor, steps):
+    return [str(states["A"].verdict) for states in monitor.steps(steps)]
+
+
+def test_steps_are_facts_objects_lines_or_a_file(tmp_path):
+    wanted = ["open", "violated"]
+    assert verdicts(Monitor(PLAIN, header=HEADER), [[("Stop", "ego")], ()]) == wanted
+    objects = [{"facts": [("Stop", "ego")]}, {}]
+    assert verdicts(Monitor(PLAIN, header=HEADER), objects) == wanted
+    assert verdicts(Monitor(PLAIN, header=json.dumps(HEADER)), LINES) == wanted
+    file = tmp_path / "steps.jsonl"
+    file.write_text("\n".join([json.dumps(HEADER), *LINES, '{"facts": [["Stpo", "ego"]]}']))
+    with file.open() as lines:
+        monitor = Monitor(PLAIN, header=next(lines))
+        with pytest.raises(DataError, match=r"steps\.jsonl:5:13: error: unknown predicate 'Stpo'"):
+            verdicts(monitor, lines)
+    assert monitor.count == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ({"fact": []}, "unknown key 'fact'"),
+        ({"facts": 3}, "'facts' is a list"),
+        ("{", "steps:1:2: error: this is no JSON"),
+        ({"entities": {}}, "belongs to the first line"),
+    ],
+)
+def test_bad_steps_as_one_writes_them(step, message):
+    with pytest.raises(DataError, match=message):
+        Monitor(PLAIN, header=HEADER).step(step)
+
+
+def test_a_header_names_entities():
+    with pytest.raises(DataError, match="a header is an object with the key 'entities'"):
+        Monitor(PLAIN, header={"facts": []})
+
+
+def test_steps_of_a_trace_that_is_not_there():
+    data = fotltn.tables(PLAIN, Stop=[[1.0, 0.0]])
+    with pytest.raises(DataError, match="there is no trace 1; there are 1, from 0"):
+        fotltn.steps(data, 1)
+    with pytest.raises(DataError, match="there is no trace 'm'"):
+        fotltn.steps(data, "m")

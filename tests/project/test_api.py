@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.csv as csv
 import pytest
 import torch
+from torch import nn
 
 import fotltn
 from fotltn.learn.store import read_folder
@@ -166,9 +167,12 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
     "an unknown setting": ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
     "a setting of the wrong kind": ({"training": {"epochs": "3"}}, "expected a whole number"),
     "settings that are none": ({"training": 3}, "training: expected settings by name, not 3"),
-    "a value that TOML lacks": ({"training": {"epochs": {1}}}, "'set' cannot be written"),
+    "a value that TOML lacks": (
+        {"training": {"epochs": {1}}},
+        "training.epochs: a value of type 'set' cannot",
+    ),
     "a share": ({"train": 2}, "data.train: expected a number from 0 to 1, not 2"),
-    "p of a semantics that has none": ({"semantics": "product", "p": 2}, "'product' has no p"),
+    "p of a semantics that has none": ({"semantics": "product", "p": 2}, "theory.p: the semantics"),
     "a semantics": ({"semantics": "prodct"}, "did you mean 'product'?"),
 }
 
@@ -184,6 +188,52 @@ def test_wrong_arguments(scene, case):
     with pytest.raises(fotltn.FotError) as found:
         fotltn.train(scene / "theory.fot", **given)
     assert message in str(found.value)
+
+
+def test_errors_of_settings_name_these_and_no_file(scene):
+    with pytest.raises(fotltn.DataError) as error:
+        fotltn.train(scene / "theory.fot", facts=scene / "facts.csv", training={"rate": "much"})
+    assert str(error.value) == "error: training.rate: expected a number, not 'much'"
+
+
+class Constant(nn.Module):
+    """One logit for all that is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level = nn.Parameter(torch.zeros(1))
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        return self.level.expand(*seen.shape[:-1], 1)
+
+
+def test_modules_and_functions_of_ones_own(tmp_path):
+    theory = """
+    sort s
+    predicate A(s), B(s), C(s)
+    axiom Q: forall x. G(A(x) <-> B(x))
+    """
+    facts = {"predicate": ["A", "A", "C"], "arg1": ["a", "b", "a"], "time": [0, 1, 0]}
+    module = Constant()
+
+    def negated(given, features):
+        assert features == {}
+        return 1 - given.predicate("C")
+
+    model = fotltn.train(
+        theory, facts=facts, predicates={"A": module, "B": negated}, inputs={"s": {"embedding": 1}},
+        training={"epochs": 40, "rate": 0.1},
+    )  # fmt: skip
+    assert module.level.item() > 0  # trained as it is
+    degrees = torch.sigmoid(module.level.detach())
+    assert same(model.ask("A(x)", at="all").tensor, degrees.expand(1, 2, 2))
+    assert model.tables.predicate("B").tolist() == [[[0.0, 1.0], [1.0, 1.0]]]
+    assert model.grounding.open == ("A",)
+    with pytest.raises(fotltn.DataError, match="'A', 'B': what Python computes is not saved"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    with pytest.raises(fotltn.DataError, match=r"predicates\.D: the project speaks of the unknown"):
+        fotltn.train(theory, facts=facts, predicates={"D": module})
 
 
 def test_a_project_says_everything_itself(tmp_path):

@@ -20,7 +20,7 @@ from fotltn.engine import InBlocks, compile_formulas
 from fotltn.evaluation import evaluate_all
 from fotltn.plan import blocks
 from fotltn.project.config import read_config
-from fotltn.project.rules import of_project
+from fotltn.project.rules import load_project
 from fotltn.project.train import train
 from fotltn.project.world import read_world
 from fotltn.semantics import reference
@@ -107,7 +107,7 @@ def world(folder: Path):
 @by_folder
 def test_rules_are_what_loops_over_the_rows_find(folder):
     rows = Rows(folder)
-    found = of_project(PROJECT, data=folder, theory=PROJECT / "audit.fot")
+    found = load_project(PROJECT, data=folder, theory=PROJECT / "audit.fot")
     counted = {r.name: r for r in found.rules(resamples=0)}
     for name, least, then in (
         ("A1", 0.2, rows.weak_stop), ("C10", 0.1, rows.weak_stop), ("C40", 0.4, rows.weak_stop),
@@ -137,7 +137,7 @@ def test_rules_are_what_loops_over_the_rows_find(folder):
 
 def test_a_part_of_the_split():
     rows = Rows(PROJECT / "data")
-    found = of_project(PROJECT)
+    found = load_project(PROJECT)
     for part, word in (("train", "train"), ("validation", "val"), ("test", "test")):
         rule = next(found.rules(part=part, resamples=0))
         assert (rule.name, rule.whole.support) == ("A1", len(rows.near(0.2, word)))
@@ -145,7 +145,7 @@ def test_a_part_of_the_split():
 
 def test_degrees_of_closeness_weigh_the_cells():
     rows = Rows(PROJECT / "data")
-    found = {r.name: r.whole for r in of_project(PROJECT).rules(semantics=GODEL, resamples=0)}
+    found = {r.name: r.whole for r in load_project(PROJECT).rules(semantics=GODEL, resamples=0)}
     degrees = [
         (min(1, max(0, (float(r["h_rel"]) - 0.1) / 0.3)), r["clip"], int(r["t"]))
         for r in rows.peds
@@ -155,14 +155,14 @@ def test_degrees_of_closeness_weigh_the_cells():
     held = sum(d for d, clip, t in degrees if rows.weak_stop(clip, t))
     assert found["N1"].support == pytest.approx(support)
     assert found["N1"].confidence.value == pytest.approx(held / support)
-    crisp = {r.name: r.whole for r in of_project(PROJECT).rules(resamples=0)}
+    crisp = {r.name: r.whole for r in load_project(PROJECT).rules(resamples=0)}
     assert found["A1"].support == crisp["A1"].support
     assert found["B3"].confidence == crisp["B3"].confidence
 
 
 @pytest.mark.skipif(WHOLE is None, reason="FOTLTN_JAAD names no folder with all tables")
 def test_all_clips_give_the_figures_on_record():
-    found = of_project(PROJECT, data=Path(str(WHOLE)), theory=PROJECT / "audit.fot")
+    found = load_project(PROJECT, data=Path(str(WHOLE)), theory=PROJECT / "audit.fot")
     for rule in found.rules():
         known = AUDIT["parts"]["all"][rule.name]
         assert rule.whole.support == known["support"]

@@ -13,10 +13,10 @@ import torch
 import fotltn
 from fotltn.analysis.violations import Violation
 from fotltn.project.model import Model, load_model
-from fotltn.report.cells import band
-from fotltn.report.html import MARK, write_page
-from fotltn.report.html_model import ModelContent, model_content
-from fotltn.report.html_model_page import model_page
+from fotltn.reporting.cells import band
+from fotltn.reporting.html import MARK, write_page
+from fotltn.reporting.html_model import ModelContent, model_content
+from fotltn.reporting.html_model_page import model_page
 from fotltn.semantics.reference import evaluate as reference
 from tests.project.common import trained
 from tests.report.pages import Page, checked
@@ -243,7 +243,7 @@ def test_a_rule_without_variables_and_one_with_a_guard():
 
 
 def test_too_many_cells_to_draw(monkeypatch):
-    monkeypatch.setattr("fotltn.report.html_model.MAX_CELLS", 11)
+    monkeypatch.setattr("fotltn.reporting.html_model.MAX_CELLS", 11)
     page = report(small())
     assert (
         "With 12 bindings and times there are too many to draw each." in page.by_id("axiom-1").text
@@ -308,7 +308,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fotltn.report.html.os.fsync", full)
+    monkeypatch.setattr("fotltn.reporting.html.os.fsync", full)
     with pytest.raises(fotltn.DataError, match=r"cannot write .*r\.html: No space left on device"):
         write_page("other", page)
     assert page.read_text() == MARK

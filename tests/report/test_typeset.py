@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fotltn import parse_formula, show
-from fotltn.report.typeset import typeset
+from fotltn.reporting.typeset import typeset
 from tests.report.pages import Page
 
 FORMULAS = (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fotltn.errors import DataError
-from fotltn.report.plots import save
+from fotltn.reporting.plots import save
 from reproduction.paper import published
 from reproduction.report.records import record
 from reproduction.report.sweeps import predicates_figure, results_figure, sweep

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fotltn.report.stats import Summary, benjamini_hochberg, welch
+from fotltn.reporting.stats import Summary, benjamini_hochberg, welch
 from reproduction.paper import published
 from reproduction.paper.published import RESULTS, STATISTICS, TESTS
 

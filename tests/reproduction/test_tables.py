@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fotltn.report.stats import Summary
+from fotltn.reporting.stats import Summary
 from reproduction.report.more import (
     axioms_table,
     predicates_table,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.report.look import (
+from fotltn.reporting.look import (
     BLUE,
     DOTTED,
     GREEN,

@@ -14,7 +14,7 @@ from fotltn.learn.fit import Epoch
 from fotltn.project.model import Model
 from fotltn.project.provenance import fingerprint, versions
 from fotltn.project.settings import settings, show_config
-from fotltn.report.cells import Band, Worst, band, worst
+from fotltn.reporting.cells import Band, Worst, band, worst
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, Diagnostic, missing
 from fotltn.files import write_files
-from fotltn.report.svg import inline_svg
+from fotltn.reporting.svg import inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from fotltn.analysis.audit_data import Kind
-from fotltn.report import plots
-from fotltn.report.html import Picture, number, picture, render
-from fotltn.report.html_model import AxiomContent, ModelContent, Progress
-from fotltn.report.look import look, new_figure
-from fotltn.report.typeset import typeset
+from fotltn.reporting import plots
+from fotltn.reporting.html import Picture, number, picture, render
+from fotltn.reporting.html_model import AxiomContent, ModelContent, Progress
+from fotltn.reporting.look import look, new_figure
+from fotltn.reporting.typeset import typeset
 from fotltn.syntax.show import show_theory
 
 _NOTABLE = 0.9  # a binding that stays above it is not drawn on its own

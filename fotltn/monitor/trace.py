@@ -1,0 +1,130 @@
+"""A trace of tables as the steps of a monitor, so that the two can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.logic.core import REAL
+from fotltn.monitor.steps import Fact, Header, Step
+from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import SparseTable
+
+
+def steps(
+    data: Tables, trace: int | str = 0, *, declare: bool = True
+) -> tuple[Header, tuple[Step, ...]]:
+    r"""A trace as what a monitor takes: what is known before, and the steps.
+
+    Args:
+        data: the facts, or the predictions of a model.
+        trace: its number, or its name.
+        declare: name all entities of the trace before the first step. Otherwise they come when
+            they are first mentioned.
+
+    Raises:
+        DataError: there is no such trace.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Stop\naxiom A: F Stop")
+    >>> header, steps = fot.steps(fot.tables(theory, Stop=[0.0, 1.0, 0.5]))
+    >>> [step.facts for step in steps]
+    [(), (('Stop',),), (('Stop', 0.5),)]
+    """
+    number = _number(data, trace)
+    before, lines = _Lines(), [_Lines() for _ in range(data.length(number))]
+
+    def places(time: int | None, static: bool) -> list[_Lines]:
+        if static:
+            return [before]
+        return lines if time is None else lines[time : time + 1]  # none beyond the end
+
+    for name, predicate in data.signature.predicates.items():
+        if name in data.predicates:
+            for time, fact in _facts(data, name, predicate.sorts, number):
+                for line in places(time, predicate.static):
+                    line.facts.append(fact)
+    for name, function in data.signature.functions.items():
+        if name in data.functions:
+            for time, fact in _values(data, name, (*function.sorts, function.result), number):
+                for line in places(time, function.static):
+                    line.values.append(fact)
+    for name, relation in data.signature.relations.items():
+        for pair in data.relations[name].tolist() if name in data.relations else ():
+            before.facts.append((name, *_called(data, relation.sorts, number, pair)))
+    entities = {s: _entities(data, s, number) for s in data.signature.sorts} if declare else {}
+    # As tables have it, functions are 0 where those who come and go are not there.
+    default = 0.0 if data.present else None
+    header = Header(tuple(before.facts), tuple(before.values), entities=entities, default=default)
+    return header, tuple(Step(tuple(line.facts), tuple(line.values)) for line in lines)
+
+
+class _Lines:
+    """What is gathered for one step."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self.values: list[Fact] = []
+
+
+def _number(data: Tables, trace: int | str) -> int:
+    names = data.names.traces
+    if isinstance(trace, str):
+        if trace not in names:
+            hint = did_you_mean(trace, names) or f"there are {listing(names)}"
+            raise DataError(f"there is no trace '{trace}'; {hint}")
+        return names.index(trace)
+    if not 0 <= trace < data.batch:
+        raise DataError(f"there is no trace {trace}; there are {data.batch}, from 0")
+    return trace
+
+
+def _entities(data: Tables, sort: str, trace: int) -> list[str]:
+    names = (data.names.entity(sort, trace, n) for n in range(data.sizes.get(sort, 0)))
+    return [name for name in names if name is not None]
+
+
+def _called(
+    data: Tables, sorts: tuple[str, ...], trace: int, numbers: list[int]
+) -> list[str | None]:
+    return [data.names.entity(s, trace, n) for s, n in zip(sorts, numbers, strict=True)]
+
+
+def _facts(
+    data: Tables, name: str, sorts: tuple[str, ...], trace: int
+) -> Iterator[tuple[int | None, Fact]]:
+    """What is not false: the time, None for all, and the fact."""
+    table = data.table(name)
+    if isinstance(table, SparseTable) and table.default == 0:
+        here = (table.index[0] == trace) | torch.tensor(table.shape[0] == 1)
+        index, degrees = table.index[1:, here], table.value[here]
+    else:
+        dense = _of_trace(data.predicate(name), trace)
+        index = dense.nonzero().T
+        degrees = dense[tuple(index)]
+    fixed = table.shape[-1] == 1
+    for (*numbers, time), degree in zip(index.T.tolist(), degrees.tolist(), strict=True):
+        called = _called(data, sorts, trace, numbers)
+        if degree != 0 and None not in called:
+            yield None if fixed else time, (name, *called, *([] if degree == 1 else [degree]))
+
+
+def _values(
+    data: Tables, name: str, sorts: tuple[str, ...], trace: int
+) -> Iterator[tuple[int | None, Fact]]:
+    *arguments, result = sorts
+    table = _of_trace(data.function(name), trace)
+    fixed = table.shape[-1] == 1
+    for *numbers, time in torch.ones_like(table).nonzero().tolist():
+        value = table[(*numbers, time)].item()
+        called = _called(data, tuple(arguments), trace, numbers)
+        end = value if result == REAL else data.names.called(result, trace, int(value))
+        if None not in called:
+            yield None if fixed else time, (name, *called, end)
+
+
+def _of_trace(table: Tensor, trace: int) -> Tensor:
+    return table[trace if table.shape[0] > 1 else 0].detach()
