@@ -1,64 +1,87 @@
-"""The paper's Appendix B, step by step, by the commands that a user would type."""
+"""The paper's Appendix B, step by step: a car, a pedestrian, and one axiom on five steps.
+
+python examples/appendix_b/demo.py
+"""
 
 from __future__ import annotations
 
-import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
-
-# isort: split
-import shlex
+import signal
 import sys
+
+
+def stop(*_: object) -> None:
+    """Ctrl-C ends this with a line, also while it loads."""
+    sys.stderr.write("stopped\n")
+    sys.exit(130)
+
+
+signal.signal(signal.SIGINT, stop)
+
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.rule import Rule
-from typer.testing import CliRunner
+from rich.table import Table
 
-from fotltn.cli.main import app
-from fotltn.cli.output import INTERRUPTED
+import fotltn as fot
 
 HERE = Path(__file__).parent
 ANTECEDENT = "Car(x) & Ped(y) & Crossing(y) & Close(x, y)"
-STEPS = [
-    ("The axiom", ["show", "theory.fot"]),
-    (
-        "Antecedent, consequent and implication, pair by pair and step by step",
-        ["eval", "theory.fot", "--facts", "facts.csv", "--p", "2", "--at", "all",
-         "--formula", ANTECEDENT, "--formula", "WX Stop(x)",
-         "--formula", f"{ANTECEDENT} -> WX Stop(x)"],
-    ),
-    (
-        "Always, for each pair (the paper: 0.946 for c1 and p1, 1.000 for the others)",
-        ["eval", "theory.fot", "--facts", "facts.csv", "--p", "2",
-         "--formula", f"G({ANTECEDENT} -> WX Stop(x))"],
-    ),
-    (
-        "The axiom (the paper: 0.973)",
-        ["eval", "theory.fot", "--facts", "facts.csv", "--p", "2"],
-    ),
-    (
-        "The same in two-valued logic, degrees from 0.5 on being true",
-        ["eval", "theory.fot", "--facts", "facts.csv", "--semantics", "crisp",
-         "--threshold", "0.5"],
-    ),
-]  # fmt: skip
+CONSEQUENT = "WX Stop(x)"
+RULE = f"{ANTECEDENT} -> {CONSEQUENT}"
+
+console = Console(highlight=False)
 
 
-def main() -> int:
-    """Run every step; stop at the first that fails."""
-    console = Console(highlight=False)
-    for title, args in STEPS:
-        console.print(Rule(title, align="left", style="dim"))
-        console.print(f"$ fotltn {shlex.join(args)}", style="cyan", soft_wrap=True)
-        paths = [str(HERE / a) if a in ("theory.fot", "facts.csv") else a for a in args]
-        result = CliRunner().invoke(app, paths)
-        console.print(result.output, markup=False, soft_wrap=True)
-        if result.exit_code == INTERRUPTED:
-            raise KeyboardInterrupt
-        if result.exit_code or result.exception:
-            console.print(str(result.exception), style="red")
-            return 1
-    return 0
+def main() -> None:
+    """Evaluate the axiom, from its parts to the whole."""
+    theory = fot.load(HERE / "theory.fot")
+    data = fot.read(theory, HERE / "facts.csv")
+    names = data.names.entities["agent"]
+    pairs = [(x, y) for x in range(len(names)) for y in range(len(names))]
+
+    console.print(Rule("The axiom", align="left", style="dim"))
+    console.print(f"{fot.show(theory['A1'].formula, 'unicode')}\n")
+
+    title = "Antecedent, consequent and rule, pair by pair and step by step"
+    console.print(Rule(title, align="left", style="dim"))
+    columns = ["x", "y", *(f"t={t}" for t in range(data.horizon))]
+    for formula in (ANTECEDENT, CONSEQUENT, RULE):
+        console.print(formula, style="cyan")
+        table = grid(columns)
+        degrees = fot.evaluate(formula, data, at="all", p=2).reshape(-1, data.horizon)
+        for number, row in enumerate(degrees.tolist()):
+            alone = len(degrees) == len(names)  # only x is free
+            x, y = (number, None) if alone else pairs[number]
+            table.add_row(names[x], "" if y is None else names[y], *(f"{v:.3f}" for v in row))
+        console.print(table, "")
+
+    title = "Always, for each pair (the paper: 0.946 for c1 and p1, 1.000 for the others)"
+    console.print(Rule(title, align="left", style="dim"))
+    always = fot.evaluate(f"G({RULE})", data, p=2)
+    console.print(f"G({RULE})", style="cyan")
+    table = grid(["x", "y", "t=0"])
+    for x, y in pairs:
+        table.add_row(names[x], names[y], f"{always[x, y]:.3f}")
+    console.print(table, "")
+
+    console.print(Rule("The axiom (the paper: 0.973)", align="left", style="dim"))
+    console.print(f"{fot.evaluate(theory['A1'], data, p=2):.3f}\n")
+
+    title = "The same in two-valued logic, degrees from 0.5 on being true"
+    console.print(Rule(title, align="left", style="dim"))
+    crisp = fot.evaluate(theory["A1"], data, semantics="crisp", threshold=0.5)
+    console.print("true" if crisp else "false")
+
+
+def grid(columns: list[str]) -> Table:
+    """An empty table, with numbers to the right."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("x", "y") else "right")
+    return table
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

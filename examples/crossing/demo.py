@@ -9,89 +9,146 @@ and with the axioms as definitions, as we recommend.
 
 from __future__ import annotations
 
-import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
-
-# isort: split
-import argparse
+import signal
 import sys
+
+
+def stop(*_: object) -> None:
+    """Ctrl-C ends this with a line, also while it loads."""
+    sys.stderr.write("stopped\n")
+    sys.exit(130)
+
+
+signal.signal(signal.SIGINT, stop)
+
+import argparse
+import subprocess
 import tempfile
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from fotltn.analysis.audit_data import Audit
-from fotltn.cli.display import Display, bar
-from fotltn.cli.new import make
-from fotltn.project.config import Config, read_config
-from fotltn.project.model import Model
-from fotltn.project.train import train_and_save, without_axioms
+import fotltn as fot
 
 console = Console(width=None if sys.stdout.isatty() else 100)
 
 
 def main() -> None:
-    """Make the project, train twice, and show what came out."""
+    """Make the project, train three times, and show what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--keep", type=Path, help="keep the project in this folder")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch) / "crossing"
-        papers, ours = project(folder / "paper", True, args), project(folder / "ours", False, args)
         began = time.perf_counter()
-        show_task(papers)
-        plain = train(without_axioms(papers), folder / "labels-alone", "from the labels alone")
-        ruled = train(papers, folder / "paper" / "model", "with the 13 axioms, as the paper does")
-        best = train(ours, folder / "ours" / "model", "with the axioms as definitions")
-        models = {"labels alone": plain, "paper": ruled, "recommended": best}
+        papers = project(folder / "paper", args.epochs, "--paper")
+        ours = project(folder / "ours", args.epochs)
+        alone = {**papers, "objective": {**papers["objective"], "axioms": "none"}}
+        show_task(papers["data"])
+        models = {
+            "labels alone": train(folder / "paper", alone, "from the labels alone"),
+            "paper": train(folder / "paper", papers, "with the 13 axioms, as the paper does"),
+            "recommended": train(folder / "ours", ours, "with the axioms as definitions"),
+        }
         show_metrics(models)
         # One meaning for all, the paper's, so that values can be compared.
-        same = {n: replace(model, semantics=ruled.semantics) for n, model in models.items()}
+        paper = models["paper"]
+        same = {n: replace(model, semantics=paper.semantics) for n, model in models.items()}
         audits = {name: model.audit() for name, model in same.items()}
         show_axioms(audits)
-        show_violations(ruled, audits["paper"])
+        show_violations(paper, audits["paper"])
+        if args.keep:
+            for name, model in models.items():
+                model.save(folder / "models" / name.replace(" ", "-"))
         console.print(f"[dim]{time.perf_counter() - began:.0f} s in all[/dim]")
 
 
-def project(folder: Path, paper: bool, args: argparse.Namespace) -> Config:
-    """A project on the scene, as `fotltn new` makes it."""
-    make(folder, cars=50, pedestrians=50, steps=100, seed=0, paper=paper)
-    config = read_config(folder)
-    if args.epochs:
-        config = replace(config, training=replace(config.training, epochs=args.epochs))
-    return config
+def project(folder: Path, epochs: int | None, *options: str) -> dict[str, Any]:
+    """The settings of a project on the scene, as `fotltn new` makes it."""
+    command = [sys.executable, "-m", "fotltn", "new", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr.strip())
+    settings = tomllib.loads((folder / "project.toml").read_text("utf-8"))
+    if epochs:
+        settings["training"]["epochs"] = epochs
+    return settings
 
 
-def show_task(config: Config) -> None:
+def show_task(data: dict[str, Any]) -> None:
     """What is learned from what."""
     text = (
         "50 cars and 50 pedestrians over 100 steps. Which cars stop, who crosses, and when?\n"
-        f"Known: {config.data.train:.0%} of the facts, {config.data.flip:.0%} of them wrong, "
+        f"Known: {data['train']:.0%} of the facts, {data['flip']:.0%} of them wrong, "
         "who is close to whom, and 13 rules such as\n"
         "[bold]forall x, y. G(Car(x) & Ped(y) & Crossing(y) & Close(x, y) -> WX Stop(x))[/bold]"
     )
     console.print(Panel(text, title="FOT-LTN", title_align="left", width=min(100, console.width)))
 
 
-def train(config: Config, path: Path, how: str) -> Model:
-    """Train, with a live view."""
+def train(folder: Path, settings: dict[str, Any], how: str) -> fot.Model:
+    """Train, with a bar that shows how far it is."""
     console.print(Rule(f"Training {how}", align="left", style="dim"))
+    theory, data = settings["theory"], settings["data"]
+    epochs = settings["training"]["epochs"]
+    progress = Progress(
+        TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    task = progress.add_task("training", total=epochs)
     began = time.perf_counter()
-    with Display(config.training.epochs) as display:
-        model = train_and_save(config, path, on_start=display.start, on_epoch=display.epoch)
+    with Live(console=Console(stderr=True), refresh_per_second=8, transient=True) as live:
+
+        def tell(epoch: Any) -> None:
+            progress.update(task, completed=epoch.number)
+            live.update(Group(progress, epoch_view(epoch)))
+
+        model = fot.train(
+            folder / theory["file"],
+            facts=[folder / name for name in data["facts"]],
+            semantics=theory["semantics"],
+            p=theory["p"],
+            train=data["train"],
+            data={"flip": data["flip"], "seed": data["seed"]},
+            inputs=settings.get("inputs"),
+            predicates=settings["predicates"],
+            objective=settings["objective"],
+            training=settings["training"],
+            on_epoch=tell,
+        )
     taken = time.perf_counter() - began
     console.print(f"{model.reason}, {len(model.history)} epochs in {taken:.0f} s")
     return model
 
 
-def show_metrics(models: dict[str, Model]) -> None:
+def epoch_view(epoch: Any) -> Table:
+    """An epoch, with the values of all axioms."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("[bold]loss", f"{epoch.loss:.4f}", f"facts {epoch.facts:.4f}")
+    for name, value in epoch.values.items():
+        table.add_row(f"[bold]{name}", f"{value:.3f}", bar(value))
+    return table
+
+
+def bar(value: float, width: int = 24) -> str:
+    """A share as a bar."""
+    filled = round(value * width)
+    return "█" * filled + "░" * (width - filled)
+
+
+def show_metrics(models: dict[str, fot.Model]) -> None:
     """PR-AUC on the facts that were held back, which are not noisy."""
     console.print(Rule("Predictions of the 90 % of facts not seen", align="left", style="dim"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -113,7 +170,7 @@ def show_metrics(models: dict[str, Model]) -> None:
     console.print(table)
 
 
-def show_axioms(audits: dict[str, Audit]) -> None:
+def show_axioms(audits: dict[str, Any]) -> None:
     """What the axioms' values are, and what they are worth."""
     console.print(Rule("The axioms, and what their values are worth", align="left", style="dim"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -137,7 +194,7 @@ def show_axioms(audits: dict[str, Audit]) -> None:
         console.print(Text(f"! {finding.message}", style="yellow"))
 
 
-def show_violations(model: Model, audit: Audit) -> None:
+def show_violations(model: fot.Model, audit: Any) -> None:
     """Where the axiom with the lowest value fails, by name and time."""
     worst = min((a for a in audit.axioms if a.on_model.violations), key=lambda a: a.value)
     found = model.violations(worst.name, top=5)

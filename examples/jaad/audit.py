@@ -10,21 +10,34 @@ The same for one part of the clips, on the command line:
 
 from __future__ import annotations
 
-import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
+import signal
+import sys
 
-# isort: split
+
+def stop(*_: object) -> None:
+    """Ctrl-C ends this with a line, also while it loads."""
+    sys.stderr.write("stopped\n")
+    sys.exit(130)
+
+
+signal.signal(signal.SIGINT, stop)
+
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-from fotltn.analysis.rules import Rule
-from fotltn.cli.tables import add, grid, number, say, show
-from fotltn.project.rules import of_project
-from fotltn.semantics.config import CRISP, GODEL
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+import fotltn as fot
 
 HERE = Path(__file__).resolve().parent
 PARTS = (None, "train", "validation", "test")
+
+console = Console(highlight=False)
 
 
 def main() -> None:
@@ -33,39 +46,42 @@ def main() -> None:
     parser.add_argument("tables", nargs="?", type=Path, help="a folder with tables")
     parser.add_argument("--json", type=Path, help="a file for all numbers")
     args = parser.parse_args()
-    found = of_project(HERE, data=args.tables, theory=HERE / "audit.fot")
-    parts = {part or "all": list(found.rules(part=part)) for part in PARTS}
-    graded = [r for r in found.rules(semantics=GODEL) if r.name == "N1"]  # others have no degrees
+    try:
+        project = fot.load_project(HERE, data=args.tables, theory=HERE / "audit.fot")
+    except fot.FotError as error:
+        sys.exit(str(error))
+    parts = {part or "all": list(project.rules(part=part)) for part in PARTS}
+    degrees = project.rules(semantics=fot.SEMANTICS["godel"])
+    graded = [rule for rule in degrees if rule.name == "N1"]  # others have no degrees
     for name, rules in parts.items():
-        _print(f"{name}, {CRISP.name}", rules)
-    _print(f"all, {GODEL.name}", graded)
+        show(f"{name}, crisp", rules)
+    show("all, godel", graded)
     if args.json is not None:
+        counts = {part: len(project.parts.get(part, ())) for part in parts}
         whole = {
-            "traces": {
-                p or "all": len(found.parts.get(p or "", range(found.tables.batch))) for p in PARTS
-            },
+            "traces": {**counts, "all": project.tables.batch},
             "texts": {rule.name: rule.text for rule in parts["all"]},
-            "parts": {name: _numbers(rules) for name, rules in parts.items()},
-            "degrees": _numbers(graded),
+            "parts": {name: numbers(rules) for name, rules in parts.items()},
+            "degrees": numbers(graded),
         }
         args.json.write_text(json.dumps(whole) + "\n", "utf-8")
 
 
-def _print(title: str, rules: list[Rule]) -> None:
-    table = grid("rule", "traces", "support", "confidence", "base", "lift", left=["rule"])
-    table.title = title
+def show(title: str, rules: list[Any]) -> None:
+    """How often each rule applies, and holds."""
+    table = Table(title=title, box=SIMPLE_HEAD, show_edge=False)
+    for column in ("rule", "traces", "support", "confidence", "base", "lift"):
+        table.add_column(column, justify="left" if column == "rule" else "right")
     for rule in rules:
-        found = rule.whole
-        add(
-            table, rule.name, f"{found.traces:,}", f"{found.support:,.0f}",
-            number(found.confidence.value), number(found.base_rate.value),
-            number(found.lift.value, 2),
-        )  # fmt: skip
-    show(table)
-    say("")
+        count = rule.whole
+        rates = (count.confidence.value, count.base_rate.value, count.lift.value)
+        shown = ["-" if r is None or math.isnan(r) else f"{r:.3f}" for r in rates]
+        table.add_row(rule.name, f"{count.traces:,}", f"{count.support:,.0f}", *shown)
+    console.print(table)
+    console.print()
 
 
-def _numbers(rules: list[Rule]) -> dict[str, Any]:
+def numbers(rules: list[Any]) -> dict[str, Any]:
     """The numbers of rules, with six digits that count."""
 
     def short(value: Any) -> Any:

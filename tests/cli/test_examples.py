@@ -18,9 +18,9 @@ SECONDS = PATIENCE
 #: The call, what it prints when it is at work, and a module that it loads.
 CASES = {
     "crossing": (["crossing/demo.py"], "Training from the labels", "torch"),
-    "appendix_b": (["appendix_b/demo.py"], "$ fotltn eval", "typer"),
+    "appendix_b": (["appendix_b/demo.py"], "The axiom", "torch"),
     "audit": (["jaad/audit.py"], "confidence", "pyarrow"),
-    "learn": (["jaad/learn.py", "{folder}", "--tables", f"{EXAMPLES}/jaad/data"], "", "torch"),
+    "learn": (["../reproduction/jaad/learn.py", "{folder}", "--tables", "."], "", "torch"),
 }
 
 #: Interrupts itself when a module is about to load.

@@ -1,7 +1,7 @@
 """Do temporal rules help to learn on real clips? The same networks with and without them.
 
-    python examples/jaad/learn.py FOLDER --tables TABLES [--processes 2] [--repetitions 10]
-    python examples/jaad/learn.py FOLDER
+    python -m reproduction.jaad.learn FOLDER --tables TABLES [--processes 2] [--repetitions 10]
+    python -m reproduction.jaad.learn FOLDER
 
 The first form adds to FOLDER/choice.json and FOLDER/runs.jsonl what is not there yet; the second
 prints the tables of what is there.
@@ -47,12 +47,12 @@ from fotltn.networks.parts import part
 from fotltn.networks.predicates import Defined, Network, Predicate, mlp
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
-from fotltn.report.stats import Summary, benjamini_hochberg, summary, welch
+from fotltn.reporting.stats import Summary, benjamini_hochberg, summary, welch
 from fotltn.semantics.config import WITNESS
 from fotltn.strict_json import read_json
 from reproduction.paper.sweep import uninterrupted, workers
 
-HERE = Path(__file__).resolve().parent
+PROJECT = Path(__file__).resolve().parents[2] / "examples" / "jaad"
 LEARNED = ("Crossing", "Stop")
 SHARES = (0.05, 0.1, 0.25, 0.5, 1.0)
 #: The paper's rules that speak of what is learned, and are not true by construction.
@@ -93,7 +93,7 @@ class Run:
 @cache
 def read(tables: Path) -> tuple[World, dict[str, Tensor], dict[str, Tensor]]:
     """All clips, the features of cars and pedestrians, and where pedestrians are."""
-    world = read_world(replace(read_config(HERE, data=tables), dtype="float32"))
+    world = read_world(replace(read_config(PROJECT, data=tables), dtype="float32"))
     there = {sort: present(world.facts, sort) for sort in ("car", "ped")}
     boxes = world.features["ped"].values
     features = {

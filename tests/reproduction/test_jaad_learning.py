@@ -1,29 +1,18 @@
 """The learning experiment on real clips: it repeats itself, and its page is that of its runs."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from reproduction.jaad import learn
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ROOT / "examples" / "jaad" / "data"
 
 
-@pytest.fixture(scope="module")
-def learn():
-    spec = importlib.util.spec_from_file_location("learn", ROOT / "examples" / "jaad" / "learn.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["learn"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["learn"]
-
-
 @pytest.mark.parametrize("method", ["networks", "paper's rules, trust learned"])
-def test_a_run_repeats_itself_and_says_what_it_did(learn, method):
+def test_a_run_repeats_itself_and_says_what_it_did(method):
     one = learn.Run("pedestrians", method, 0.5, 1)
     first, again = learn.run(TABLES, one), learn.run(TABLES, one)
     assert {**first, "seconds": 0} == {**again, "seconds": 0}
@@ -33,7 +22,7 @@ def test_a_run_repeats_itself_and_says_what_it_did(learn, method):
     assert (first["trust"] is None) == (method == "networks")
 
 
-def test_runs_differ_by_repetition_and_are_judged_on_other_clips_when_choosing(learn):
+def test_runs_differ_by_repetition_and_are_judged_on_other_clips_when_choosing():
     one = learn.Run("scene", "networks", 0.5, 0)
     other = learn.Run("scene", "networks", 0.5, 3)
     chosen = learn.Run("scene", "networks", 0.5, 0, validate=True)
@@ -42,8 +31,7 @@ def test_runs_differ_by_repetition_and_are_judged_on_other_clips_when_choosing(l
     assert found[0]["chance"] == found[1]["chance"] != found[2]["chance"]
 
 
-def test_the_nearest_pedestrian_is_the_one_with_the_highest_box_in_view(learn):
-    torch = learn.torch
+def test_the_nearest_pedestrian_is_the_one_with_the_highest_box_in_view():
     boxes = torch.rand(2, 3, 4, 2, generator=torch.Generator().manual_seed(0))
     there = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(1)) < 0.6
     found = learn.nearest(boxes, there)
@@ -54,7 +42,7 @@ def test_the_nearest_pedestrian_is_the_one_with_the_highest_box_in_view(learn):
             assert found[trace, 0, time].tolist() == pytest.approx([*expected, len(seen)])
 
 
-def test_the_page_is_that_of_the_runs(learn):
+def test_the_page_is_that_of_the_runs():
     runs = learn.rows(ROOT / "docs" / "jaad")
     page = (ROOT / "docs" / "jaad.md").read_text("utf-8")
     assert learn.table(runs) in page

@@ -1,0 +1,1 @@
+"""Real clips: whether temporal rules help to learn on them."""
