@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import doctest
 import importlib
@@ -267,20 +266,6 @@ def test_grammar_page_is_the_grammar():
 
 
 # --- completeness -------------------------------------------------------------------------------
-
-
-def public_names() -> set[str]:
-    """What `fotltn/__init__.py` exports: names imported as themselves."""
-    tree = ast.parse((ROOT / "fotltn/__init__.py").read_text("utf-8"))
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return {alias.name for node in imports for alias in node.names if alias.asname == alias.name}
-
-
-def test_public_names_are_documented():
-    text = "\n".join(page.read_text("utf-8") for page in PAGES)
-    names = public_names()
-    assert {"evaluate", "FotError"} <= names
-    assert not {name for name in names if f"`fotltn.{name}`" not in text}
 
 
 def options() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,155 @@
+"""The public names: the root of the package and `fotltn.dsl` are all that a user imports."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import fotltn
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+#: The pages about the paper's experiments, which are no part of the package.
+BESIDE = {"reproduction.md", "recipe.md"}
+PUBLIC = {"fotltn", "fotltn.dsl"}
+
+
+def python_of(page: Path) -> Iterator[str]:
+    """The code of each Python block."""
+    text = page.read_text("utf-8")
+    for block in re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if ">>>" in block:
+            parts = doctest.DocTestParser().get_examples(block)
+            yield "".join(part.source for part in parts)
+        else:
+            yield block
+
+
+def imports(code: str) -> Iterator[str]:
+    """The modules of ours that code imports, and names that are asked of a module below."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(str(module)):
+                yield module
+
+
+def private(code: str, *, beside: bool) -> list[str]:
+    ours = [n for n in imports(code) if n.split(".")[0] in ("fotltn", "reproduction")]
+    return [n for n in ours if n not in PUBLIC and not (beside and n.startswith("reproduction"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_import_the_root_alone(page):
+    wrong = [name for code in python_of(page) for name in private(code, beside=page.name in BESIDE)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_examples_import_the_root_alone(file):
+    assert not private(file.read_text("utf-8"), beside=False)
+
+
+def test_a_private_import_is_noticed():
+    code = "import fotltn as fot\nfrom fotltn.dsl import G\nfrom fotltn.engine import x"
+    assert private(code, beside=False) == ["fotltn.engine"]
+    assert private("from fotltn import evaluate\nimport reproduction.paper", beside=True) == []
+    assert private("import reproduction.paper", beside=False) == ["reproduction.paper"]
+
+
+@pytest.mark.parametrize("name", fotltn.__all__)
+def test_a_public_name_is_described_and_typed(name):
+    value: Any = getattr(fotltn, name)
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert f"`fotltn.{name}`" in page
+    if isinstance(value, dict):
+        return
+    assert inspect.getdoc(value)
+    if isinstance(value, type):
+        assert value.__doc__ != inspect.getdoc(object)
+    if inspect.isfunction(value):
+        parameters = inspect.signature(value).parameters
+        assert {*parameters, "return"} == set(value.__annotations__)
+
+
+def test_public_names_are_those_that_are_there():
+    assert set(fotltn.__all__) <= set(dir(fotltn))
+    for name in fotltn.__all__:
+        value = getattr(fotltn, name)
+        assert not isinstance(value, ModuleType) or name == "plots"
+
+
+def test_no_public_name_is_that_of_a_module_below():
+    """Importing such a module would put it in the place of the name."""
+    below = {path.stem for path in (ROOT / "fotltn").iterdir() if path.suffix in ("", ".py")}
+    assert not below & set(fotltn.__all__)
+
+
+def test_the_root_loads_neither_torch_nor_numpy():
+    code = "import fotltn, sys; print({'torch', 'numpy', 'pyarrow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+# --- what the root adds to the parts below ------------------------------------------------------
+
+
+def test_a_report_may_be_written_twice(tmp_path):
+    theory = "sort s\npredicate A(s)\naxiom Q: forall x. G A(x)"
+    facts = {"predicate": ["A"], "arg1": ["a"], "time": [0]}
+    model = fotltn.train(theory, facts=facts, learn=["A"], training={"epochs": 1})
+    for _ in range(2):
+        assert fotltn.report(model, tmp_path / "page.html").exists()
+
+
+def test_sparse_tensors_are_facts():
+    theory = fotltn.parse("""
+    sort s
+    predicate P(s, s), Q(s)
+    axiom A: forall x, y. G(P(x, y) -> F Q(y))
+    """)
+    index, degrees = torch.tensor([[0, 1], [1, 1], [2, 0]]), torch.tensor([0.9, 0.6])
+    facts = torch.sparse_coo_tensor(index, degrees, (2, 2, 3), check_invariants=True)
+    weights = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
+    data = fotltn.tables(theory, P=facts, Q=weights)
+    dense = fotltn.tables(theory, P=facts.to_dense(), Q=weights)
+    assert "facts of P" in fotltn.compile(theory, data).plan
+    assert torch.allclose(fotltn.evaluate(theory["A"], data), fotltn.evaluate(theory["A"], dense))
+    short = torch.stack([facts, facts])
+    cut = fotltn.tables(theory, P=short, Q=torch.stack([weights, weights]), lengths=[3, 2])
+    full = fotltn.tables(
+        theory, P=short.to_dense(), Q=torch.stack([weights, weights]), lengths=[3, 2]
+    )
+    assert torch.allclose(fotltn.evaluate(theory["A"], cut), fotltn.evaluate(theory["A"], full))
+    with pytest.raises(fotltn.DataError, match="degrees lie in"):
+        fotltn.tables(theory, P=2 * facts, Q=weights)
+
+
+def test_a_theory_that_is_fused_has_the_same_values():
+    theory = fotltn.parse("predicate a, b\naxiom A: G(a -> WX b)")
+    data = fotltn.tables(theory, a=[0.2, 0.9, 0.4], b=[0.3, 0.1, 0.8])
+    plain, fused = fotltn.compile(theory, data), fotltn.compile(theory, data, backend="aot_eager")
+    assert torch.allclose(plain(data)["A"], fused(data)["A"])
+    assert fused.plan == plain.plan
+
+
+def test_connectives_by_name():
+    mine = fotltn.Semantics("mine", implication="goguen")  # type: ignore[arg-type]
+    assert mine == dataclasses.replace(mine, implication=fotltn.SEMANTICS["goguen"].implication)
+    assert fotltn.laws(mine) == fotltn.laws(dataclasses.replace(mine, name="other"))
+    with pytest.raises(fotltn.SemanticsError, match="unknown implication 'gogen'; did you mean"):
+        fotltn.Semantics("mine", implication="gogen")  # type: ignore[arg-type]
