@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import emit_json
+from fotltn.cli.score import check_threshold_share
 from fotltn.cli.tables import add, count, grid, number, percent, say, say_knowledge_base, show
 from fotltn.errors import DataError
 
@@ -38,11 +38,11 @@ def audit(
     ] = 0.5,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Audit the axioms: what their values rest on, and what predictions that know nothing score.
+    """Audit the axioms: what their values rest on, and are worth.
 
-    Of a project, axioms are evaluated on its facts, what no fact states being false; of a model,
-    on its predictions as well. Exit status: 0 even if there are warnings, 1 if the input has
-    errors, 2 for a wrong call.
+    Their values come with those of predictions that know nothing. Of a project, axioms are
+    evaluated on its facts, what no fact states being false; of a model, on its predictions as
+    well. Exit status: 0 even if there are warnings, 1 if the input has errors, 2 for a wrong call.
     """
     check_threshold_share(threshold)
     from fotltn.project.find import audit_labels, is_project

@@ -17,9 +17,10 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check names, sorts, arities and bounds; report all errors at once.
+    """Check a theory: names, sorts, arities and bounds.
 
-    Exit status: 0 if the theory is well-formed, 1 if it is not, 2 for a wrong call.
+    All errors are reported at once. Exit status: 0 if the theory is well-formed, 1 if it is not,
+    2 for a wrong call.
     """
     checked = check_theory(load_theory(theory))
     ok = not (strict and checked.warnings)

@@ -73,7 +73,7 @@ def evaluate(
     ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
 ) -> None:
-    """Evaluate a theory's axioms, or formulas over its symbols, on facts.
+    """Evaluate a theory's axioms, or other formulas, on facts.
 
     What no fact states is false. Exit status: 0 if everything could be evaluated, 1 if the input
     has errors, 2 for a wrong call.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.cli.score import check_threshold_share
 from fotltn.errors import DataError, missing
 from fotltn.semantics.config import SEMANTICS, Semantics, named
 
@@ -65,11 +65,11 @@ def inspect(
     ] = "1G",
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
-    """Look at axioms, violations and predictions in a browser, on this machine alone.
+    """Explore axioms, violations and predictions in a browser.
 
     Prints the address, with a token that the page asks for, and serves until it is stopped with
-    Ctrl-C. Nothing is sent anywhere, and nothing but formulas is evaluated. Exit status: 130 when
-    stopped, 1 if the input has errors, 2 for a wrong call.
+    Ctrl-C. It is for this machine alone: nothing is sent anywhere, and nothing but formulas is
+    evaluated. Exit status: 130 when stopped, 1 if the input has errors, 2 for a wrong call.
     """
     check_threshold_share(threshold)
     meaning = None if semantics is None else named(semantics)

@@ -5,32 +5,66 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from fotltn.cli.ask import ask
 from fotltn.cli.audit import audit
 from fotltn.cli.check import check
 from fotltn.cli.eval import evaluate
-from fotltn.cli.evaluate import evaluate_model
-from fotltn.cli.explain import explain
 from fotltn.cli.inspect import inspect
 from fotltn.cli.monitor import monitor
 from fotltn.cli.new import new
 from fotltn.cli.output import FINDINGS, INTERRUPTED, Escaping, complain
+from fotltn.cli.plan import plan
 from fotltn.cli.predict import predict
-from fotltn.cli.query import query
 from fotltn.cli.report import report
 from fotltn.cli.reproduce import reproduce
 from fotltn.cli.rules import rules
+from fotltn.cli.score import score
 from fotltn.cli.show import show
 from fotltn.cli.train import train
 from fotltn.cli.violations import violations
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 
+#: Commands that were called otherwise, by their old word.
+_RENAMED = {"evaluate": "score", "query": "ask", "explain": "plan"}
+
+
+class ByTask(TyperGroup):
+    """Lists commands by task, each with its whole summary; knows the old words of some."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """The commands for `--help`."""
+        tasks: dict[str, list[tuple[str, str]]] = {}
+        width = max(map(len, self.commands))
+        for name, command in self.commands.items():
+            task = str(getattr(command, "rich_help_panel", None) or "Commands")
+            summary = command.get_short_help_str(limit=formatter.width)
+            tasks.setdefault(task, []).append((name.ljust(width), summary))
+        for task, rows in tasks.items():
+            with formatter.section(task):
+                formatter.write_dl(rows)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is called; an old word is said to be one."""
+        old = args[0]
+        if new := _RENAMED.get(old):
+            print(
+                f"fotltn {old} is called fotltn {new} now; the old word goes in a later version",
+                file=sys.stderr,
+            )
+            args = [new, *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="fotltn",
+    cls=ByTask,
     help="Typed first-order temporal logic with a differentiable meaning.",
     no_args_is_help=True,
     add_completion=False,
@@ -38,22 +72,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("check")(check)
-app.command("show")(show)
-app.command("eval")(evaluate)
-app.command("explain")(explain)
-app.command("new")(new)
-app.command("train")(train)
-app.command("reproduce", context_settings={"ignore_unknown_options": True})(reproduce)
-app.command("evaluate")(evaluate_model)
-app.command("query")(query)
-app.command("violations")(violations)
-app.command("audit")(audit)
-app.command("rules")(rules)
-app.command("predict")(predict)
-app.command("monitor")(monitor)
-app.command("inspect")(inspect)
-app.command("report")(report)
+_COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Theories and facts": {
+        "check": check, "show": show, "eval": evaluate, "rules": rules, "monitor": monitor,
+        "plan": plan,
+    },
+    "Learning": {"new": new, "train": train},
+    "Models": {
+        "score": score, "ask": ask, "predict": predict, "violations": violations, "audit": audit,
+        "report": report, "inspect": inspect,
+    },
+    "The paper": {"reproduce": reproduce},
+}  # fmt: skip
+for _task, _commands in _COMMANDS.items():
+    for _name, _command in _commands.items():
+        _more = {"ignore_unknown_options": True} if _command is reproduce else None
+        app.command(_name, context_settings=_more, rich_help_panel=_task)(_command)
 
 
 def _version(value: bool) -> None:

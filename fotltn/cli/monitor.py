@@ -68,13 +68,14 @@ def monitor(
         bool, typer.Option("--json", help="Print JSON, an object a line, after every step.")
     ] = False,
 ) -> None:
-    """Follow axioms on a trace, step by step: verdicts as soon as they are certain, and values.
+    """Follow axioms on a trace, step by step, with early verdicts.
 
     A step is a line of JSON: {"facts": [["Stop", "ego"], ["Close", "ego", "p1", 0.7]]}. What is not
-    stated is false. The first line may name entities and what is static: {"entities": {"agent":
-    ["ego"]}, "facts": [["Car", "ego"]]}. Changes of verdicts are printed as they come, and a table
-    at the end of the input or at Ctrl-C. Exit status: 0 if no axiom is violated at the end, 3 if
-    one is, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
+    stated is false. A verdict comes as soon as it is certain. The first line may name entities and
+    what is static: {"entities": {"agent": ["ego"]}, "facts": [["Car", "ego"]]}. Changes of verdicts
+    are printed as they come, and a table at the end of the input or at Ctrl-C. Exit status: 0 if no
+    axiom is violated at the end, 3 if one is, 1 if the input has errors, 2 for a wrong call, 130
+    after Ctrl-C.
     """
     meaning = named(semantics)
     meaning = meaning if p is None else meaning.with_p(p)

@@ -111,7 +111,7 @@ def new(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make a project: a theory, facts of a generated scene, and a file that names them.
+    """Make a project: a theory, facts of a scene, and settings.
 
     Then `fotltn train FOLDER`. Put your own theory and facts in place of these.
     """

@@ -24,10 +24,10 @@ def predict(
         bool, typer.Option("--json", help="Print JSON: the rows, or with -o a summary.")
     ] = False,
 ) -> None:
-    """Write the degree of every learned fact, one row a fact, as a table that can be read again.
+    """Write the degree of every learned fact, one row a fact.
 
-    Without -o, as CSV to standard output. Exit status: 0 if it was written, 1 if the input has
-    errors, 2 for a wrong call.
+    The table can be read again as facts. Without -o, it goes as CSV to standard output. Exit
+    status: 0 if it was written, 1 if the input has errors, 2 for a wrong call.
     """
     from fotltn.analysis.predictions import write_table
     from fotltn.project.find import find_model

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import emit_json
+from fotltn.cli.score import check_threshold_share
 
 if TYPE_CHECKING:
     from fotltn.reporting.html_model import ModelContent
@@ -42,12 +42,12 @@ def report(
         typer.Option("--json", help="Print the content as JSON; the page is written only with -o."),
     ] = False,
 ) -> None:
-    """Write a report as one HTML file that opens offline, light or dark, and prints well.
+    """Write a report as one HTML file to send around.
 
-    It has metrics, training, every axiom with its audit, its truth over time and its worst
-    bindings, precision and recall, calibration, the theory, and where it all comes from. A report
-    that is there is replaced, another file only with --force. Exit status: 0 if it is written, 1 if
-    the input has errors, 2 for a wrong call.
+    It opens offline, light or dark, and prints well. It has metrics, training, every axiom with its
+    audit, its truth over time and its worst bindings, precision and recall, calibration, the
+    theory, and where it all comes from. A report that is there is replaced, another file only with
+    --force. Exit status: 0 if it is written, 1 if the input has errors, 2 for a wrong call.
     """
     check_threshold_share(threshold)
     place = place_of(output, force=force, as_json=as_json)

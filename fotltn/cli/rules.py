@@ -93,7 +93,7 @@ def rules(
     ] = "4G",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
 ) -> None:
-    """Count on facts alone how well rules hold, and whether that is more than chance.
+    """Count how well rules hold on facts, and whether beyond chance.
 
     Nothing is learned, and no model is needed. A rule `forall x. G(if -> then)` is counted where
     all its entities are present. Exit status: 0 if everything could be counted, 1 if the input

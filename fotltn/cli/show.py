@@ -29,7 +29,10 @@ def show(
     ] = Spelling.unicode,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print a theory, with what it includes, in ASCII, Unicode or LaTeX."""
+    """Print a theory in ASCII, Unicode or LaTeX.
+
+    What it includes is printed with it.
+    """
     loaded = load_theory(theory)
     if as_json:
         axioms = [

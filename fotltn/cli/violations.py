@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.evaluate import check_threshold_share
 from fotltn.cli.output import emit_json
+from fotltn.cli.score import check_threshold_share
 from fotltn.cli.tables import add, binding_text, grid, number, percent, say, show
 from fotltn.cli.why import Reasons
 
@@ -48,13 +48,14 @@ def violations(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the bindings and times at which an axiom's error arises, the worst first.
+    """Show where a model violates its axioms, and where they are weak.
 
+    Bindings and times that are false in two-valued logic come first, then those with a low degree.
     Each has its exact share of the axiom's error. Without an axiom, the worst of all axioms are
     shown, by their share of the error of all axioms together. With --why N, the worst N are
-    explained: the value of every part of the formula, the facts that the value depends on most,
-    and the fewest facts to flip so that it is true. Exit status: 0 even if there are
-    violations, 1 if the input has errors, 2 for a wrong call.
+    explained: the value of every part of the formula, the facts that the value depends on most, and
+    the fewest facts to flip so that it is true. Exit status: 0 even if there are violations, 1 if
+    the input has errors, 2 for a wrong call.
     """
     check_threshold_share(threshold)
     from fotltn.project.find import find_model

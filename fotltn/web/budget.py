@@ -40,7 +40,7 @@ def check_cost(cells: Cells, budget: int) -> None:
     if operations > MAX_OPERATIONS:
         raise LimitError(
             f"this formula needs about {operations:,} operations; at most {MAX_OPERATIONS:,} "
-            "are made for what is typed (fotltn query and fotltn eval have no such limit)"
+            "are made for what is typed (fotltn ask and fotltn eval have no such limit)"
         )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer.main
 from typer.testing import CliRunner
 
 import fotltn
@@ -368,52 +367,3 @@ def test_names_are_printed_as_they_are(folder, name):
 def test_long_formulas_are_printed_in_one_line():
     formula = " & ".join(["rain"] * 60)
     assert table(invoke(*EVAL, "--formula", formula).stdout)[1][0] == formula
-
-
-# --- help -------------------------------------------------------------------------------------
-
-OPTIONS = {
-    "check": ["--strict", "--json"],
-    "show": ["--as", "--json"],
-    "eval": ["--facts", "--formula", "--semantics", "--p", "--at", "--horizon", "--threshold",
-             "--budget", "--digits", "--json"],
-    "explain": ["--size", "--horizon", "--traces", "--facts", "--semantics", "--p", "--at",
-                "--budget", "--double", "--json"],
-    "new": ["--cars", "--pedestrians", "--steps", "--seed", "--paper", "--json"],
-    "train": ["--data", "--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh",
-              "--tensorboard", "--json"],
-    "evaluate": ["--facts", "--threshold", "--json"],
-    "query": ["--at", "--semantics", "--p", "--threshold", "--sort", "--top", "--digits", "--json"],
-    "violations": ["--top", "--crisp", "--threshold", "--why", "--flip-given", "--json"],
-    "audit": ["--data", "--threshold", "--json"],
-    "rules": ["--facts", "--presence", "--horizon", "--data", "--theory", "--part", "--formula",
-              "--semantics", "--threshold", "--resamples", "--seed", "--budget", "--json"],
-    "inspect": ["--port", "--host", "--open", "--token", "--no-token", "--semantics", "--p",
-                "--threshold", "--horizon", "--budget", "--json"],
-    "predict": ["--output", "-o", "--predicate", "--json"],
-    "monitor": ["--input", "--every", "--horizon", "--semantics", "--p", "--threshold",
-                "--crisp-only", "--history", "--json"],
-    "report": ["--output", "-o", "--top", "--threshold", "--force", "--json"],
-    "reproduce": [],
-}  # fmt: skip
-
-
-def test_help_names_every_command_and_option():
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(commands) == set(OPTIONS)
-    for flag in ("--help", "-h"):
-        whole = invoke(flag).stdout
-        assert all(re.search(rf"^  {name}  ", whole, re.MULTILINE) for name in OPTIONS)
-        assert "--version" in whole
-        for name, options in OPTIONS.items():
-            text = invoke(name, flag).stdout
-            declared = [o for p in commands[name].params for o in p.opts if o.startswith("-")]
-            assert sorted(declared) == sorted(options)
-            for option in [*options, "--help"]:
-                assert re.search(rf"(^|\s){option},?\s", text), (name, option)
-    flat = re.sub(r"(?<=-)\s+", "", re.sub(r"\s+", " ", invoke("eval", "--help").stdout))
-    assert f"One of {', '.join(SEMANTICS)}." in flat
-
-
-def test_version():
-    assert invoke("--version").stdout == f"fotltn {fotltn.__version__}\n"

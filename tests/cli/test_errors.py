@@ -313,7 +313,7 @@ STRANGE_PLANS = {
 @pytest.mark.parametrize("case", STRANGE_PLANS)
 def test_strange_plans(call, case):
     sizes = ["--size", "agent=9", "--size", "place=9"]
-    status, out, err = call("explain", "t.fot", *sizes, *STRANGE_PLANS[case])
+    status, out, err = call("plan", "t.fot", *sizes, *STRANGE_PLANS[case])
     assert (status, out) == (1, "")
     assert "error: " in err
 

@@ -19,7 +19,7 @@ from fotltn.web.inspected import of_model
 from tests.cli.conftest import succeed
 from tests.project.common import project
 
-COMMANDS = ("evaluate", "query", "violations", "audit", "predict")
+COMMANDS = ("score", "ask", "violations", "audit", "predict")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_model_whose_replacement_was_cut_off_is_read_by_all(call, home, tmp_pa
     """Killed between the two renames: there is no `model`, but a whole one beside its place."""
     shutil.copytree(home / "runs", tmp_path / "runs")
     commands = [
-        ("evaluate", tmp_path / path), ("query", tmp_path / path, "forall x. F Stop(x)"),
+        ("score", tmp_path / path), ("ask", tmp_path / path, "forall x. F Stop(x)"),
         ("violations", tmp_path / path), ("audit", tmp_path / path), ("predict", tmp_path / path),
         ("report", tmp_path / path, "--json"),
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_a_model_whose_replacement_was_cut_off_is_read_by_all(call, home, tmp_pa
 
 
 def test_evaluate_tells_metrics_and_axioms(call):
-    status, out, err = call("evaluate", "scene/model")
+    status, out, err = call("score", "scene/model")
     assert (status, err) == (0, "")
     model = load_model("scene/model")
     found = model.metrics()
@@ -120,11 +120,11 @@ def test_evaluate_tells_metrics_and_axioms(call):
 
 
 def test_a_project_stands_for_its_model(call):
-    assert call("evaluate", "scene") == call("evaluate", "scene/model")
+    assert call("score", "scene") == call("score", "scene/model")
 
 
 def test_evaluate_for_machines(call):
-    status, out, err = call("evaluate", "scene", "--json", "--threshold", "0.3")
+    status, out, err = call("score", "scene", "--json", "--threshold", "0.3")
     found = json.loads(out)
     assert (status, err, found["ok"], found["threshold"]) == (0, "", True, 0.3)
     assert set(found["metrics"]["predicates"]) == {
@@ -142,7 +142,7 @@ def test_evaluate_for_machines(call):
 def test_evaluate_on_facts_of_a_file(call, tmp_path):
     file = tmp_path / "some.csv"
     file.write_text("predicate,arg1,arg2,time,truth\nStop,c1,,3,1\nStop,c2,,3,0\nClose,c1,p1,0,1\n")
-    status, out, err = call("evaluate", "scene", "--facts", file)
+    status, out, err = call("score", "scene", "--facts", file)
     assert status == 0
     assert err == "warning: facts of 'Close' are left out, since the model does not learn that\n"
     assert rows(out)[0][:2] == ["predicate", "facts"]
@@ -154,17 +154,17 @@ def test_no_facts_for_testing(call, tmp_path):
     file = tmp_path / "p" / "project.toml"
     file.write_text(file.read_text().replace("train = 0.1", "train = 1.0"))
     assert call("train", tmp_path / "p", "--epochs", 1).status == 0
-    status, out, _ = call("evaluate", tmp_path / "p")
+    status, out, _ = call("score", tmp_path / "p")
     assert status == 0
     assert out.startswith("No facts are held back for testing; give some with --facts.")
-    assert json.loads(call("evaluate", tmp_path / "p", "--json").out)["metrics"] is None
+    assert json.loads(call("score", tmp_path / "p", "--json").out)["metrics"] is None
 
 
 # --- query ------------------------------------------------------------------------------------
 
 
 def test_query_at_a_time(call):
-    status, out, err = call("query", "scene", "Stop(x)", "--at", "3", "--digits", "5")
+    status, out, err = call("ask", "scene", "Stop(x)", "--at", "3", "--digits", "5")
     assert (status, err) == (0, "")
     degrees = load_model("scene/model").ask("Stop(x)", at=3).tensor.reshape(-1).tolist()
     names = ["c1", "c2", "c3", "c4", "p1", "p2", "p3", "p4"]
@@ -175,7 +175,7 @@ def test_query_at_a_time(call):
 
 
 def test_query_over_all_times(call):
-    _, out, _ = call("query", "scene", "exists x. Stop(x)", "--at", "all")
+    _, out, _ = call("ask", "scene", "exists x. Stop(x)", "--at", "all")
     head, row = rows(out)
     assert head == ["formula", *(f"t={t}" for t in range(12))]
     assert len(row) == 3 + 12
@@ -185,26 +185,24 @@ def test_query_sorted_by_value(call):
     model = load_model("scene/model")
     cells: list[dict[str, Any]] = list(model.ask("Crossing(x)", at="all").rows())
     best = sorted(cells, key=lambda c: -c["value"])[:4]
-    found = json.loads(
-        call("query", "scene", "Crossing(x)", "--at", "all", "--top", 4, "--json").out
-    )
+    found = json.loads(call("ask", "scene", "Crossing(x)", "--at", "all", "--top", 4, "--json").out)
     assert found["results"] == [
         {"binding": {"x": c["x"]}, "time": c["time"], "value": c["value"]} for c in best
     ]
-    shown = rows(call("query", "scene", "Crossing(x)", "--at", "all", "--top", 4).out)
+    shown = rows(call("ask", "scene", "Crossing(x)", "--at", "all", "--top", 4).out)
     assert shown[0] == ["formula", "x", "time", "value"]
     assert shown[1][1:] == [best[0]["x"], str(best[0]["time"]), f"{best[0]['value']:.3f}"]
-    lowest = json.loads(call("query", "scene", "Crossing(x)", "--sort", "lowest", "--json").out)
+    lowest = json.loads(call("ask", "scene", "Crossing(x)", "--sort", "lowest", "--json").out)
     values = [r["value"] for r in lowest["results"]]
     assert values == sorted(values)
 
 
 def test_query_with_other_semantics(call):
     formula = "Stop(x) & Crossing(x)"
-    first = json.loads(call("query", "scene", formula, "--json").out)
-    godel = json.loads(call("query", "scene", formula, "--semantics", "godel", "--json").out)
+    first = json.loads(call("ask", "scene", formula, "--json").out)
+    godel = json.loads(call("ask", "scene", formula, "--semantics", "godel", "--json").out)
     crisp = ["--semantics", "crisp", "--threshold", "0.1"]
-    sharp = json.loads(call("query", "scene", formula, *crisp, "--json").out)
+    sharp = json.loads(call("ask", "scene", formula, *crisp, "--json").out)
     assert (first["semantics"], godel["semantics"]) == ("stable-product", "godel")
     model = load_model("scene/model")
     stop, crossing = (model.ask(f"{n}(x)").tensor.reshape(-1) for n in ("Stop", "Crossing"))
@@ -212,20 +210,20 @@ def test_query_with_other_semantics(call):
         assert godel["results"][i]["value"] == min(a, b)
         assert sharp["results"][i]["value"] is (a >= 0.1 and b >= 0.1)
         assert first["results"][i]["value"] == pytest.approx(a * b, abs=1e-3)
-    assert "true" in call("query", "scene", "Car(x) | !Car(x)", *crisp).out
+    assert "true" in call("ask", "scene", "Car(x) | !Car(x)", *crisp).out
     exponents = {
-        p: json.loads(call("query", "scene", "exists x. Stop(x)", "--p", p, "--json").out)
+        p: json.loads(call("ask", "scene", "exists x. Stop(x)", "--p", p, "--json").out)
         for p in ("1", "9")
     }
     assert exponents["1"]["results"][0]["value"] < exponents["9"]["results"][0]["value"]
 
 
 def test_query_in_several_traces(call):
-    found = json.loads(call("query", "runs", "Stop(x)", "--at", 2, "--json").out)
+    found = json.loads(call("ask", "runs", "Stop(x)", "--at", 2, "--json").out)
     assert [(r["trace"], r["binding"]["x"]) for r in found["results"]] == [
         (run, who) for run in ("r1", "r2") for who in ("a1", "a2", "a3")
     ]
-    assert rows(call("query", "runs", "Stop(x)").out)[0] == ["formula", "trace", "x", "t=0"]
+    assert rows(call("ask", "runs", "Stop(x)").out)[0] == ["formula", "trace", "x", "t=0"]
 
 
 # --- violations -------------------------------------------------------------------------------
@@ -382,7 +380,7 @@ def test_tables_fit_into_a_hundred_columns(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     monkeypatch.setenv("NO_COLOR", "1")
-    for command in ("evaluate", "violations", "audit"):
+    for command in ("score", "violations", "audit"):
         out = call(command, "scene/model").out
         plain = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
         assert max(len(line) for line in plain) <= 100

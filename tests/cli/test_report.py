@@ -37,7 +37,7 @@ def test_a_page_with_the_numbers_of_evaluate(call):
     assert out.startswith("new/page.html: 4 axioms, ")
     page = checked(Path("new/page.html").read_text("utf-8"))
     assert page.all("h1")[0].text == "Report of runs"
-    found = json.loads(call("evaluate", "runs", "--threshold", "0.4", "--json").out)
+    found = json.loads(call("score", "runs", "--threshold", "0.4", "--json").out)
     shown = {row[0]: row for row in page.cells("Table: Metrics by predicate")}
     for name, one in found["metrics"]["predicates"].items():
         numbers = [one[m]["value"] for m in ("pr_auc", "chance", "roc_auc", "accuracy", "brier")]
@@ -56,7 +56,7 @@ def test_the_content_as_data(call, home):
     assert (status, err, found["ok"], found["file"]) == (0, "", True, None)
     assert found["model"] == "runs/model"
     assert not (home / "report.html").exists()
-    evaluated = json.loads(call("evaluate", "runs", "--json").out)
+    evaluated = json.loads(call("score", "runs", "--json").out)
     assert found["metrics"] == evaluated["metrics"]
     assert found["knowledge_base"] == evaluated["axioms"]["knowledge_base"]
     worst = json.loads(call("violations", "runs", "A1", "--top", "2", "--json").out)

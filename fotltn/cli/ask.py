@@ -1,4 +1,4 @@
-"""`fotltn query`: the value of any formula on a model."""
+"""`fotltn ask`: the value of any formula on a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Row:
     values: list[float | bool]
 
 
-def query(
+def ask(
     model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
     formula: Annotated[str, typer.Argument(help="A formula; its free variables become rows.")],
     at: Annotated[str, typer.Option("--at", help="A time point, or 'all'.")] = "0",
@@ -64,9 +64,10 @@ def query(
     ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
 ) -> None:
-    """Ask a model for the value of a formula, for each binding of its free variables.
+    """Ask a model for the value of a formula.
 
-    Exit status: 0 if there is an answer, 1 if the input has errors, 2 for a wrong call.
+    There is one for each binding of its free variables. Exit status: 0 if there is an answer, 1 if
+    the input has errors, 2 for a wrong call.
     """
     time = time_point(at)
     other = None if semantics is None else named(semantics)

@@ -1,4 +1,4 @@
-"""`fotltn evaluate`: how good a model's predictions are, and how far its axioms hold."""
+"""`fotltn score`: how good a model's predictions are, and how far its axioms hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
 
 
-def evaluate_model(
+def score(
     model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
     facts: Annotated[
         list[Path] | None,
@@ -37,11 +37,12 @@ def evaluate_model(
     ] = 0.5,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare a model's predictions with facts, and show how far its axioms hold.
+    """Score a model's predictions against test facts.
 
     PR-AUC, ROC-AUC and accuracy are those of the facts held back for testing, by predicate and on
-    average. KB-SAT comes with what predictions that know nothing would score. Exit status: 0 if
-    everything could be evaluated, 1 if the input has errors, 2 for a wrong call.
+    average. Axioms are shown with how far they hold. KB-SAT comes with what predictions that know
+    nothing would score. Exit status: 0 if everything could be evaluated, 1 if the input has errors,
+    2 for a wrong call.
     """
     check_threshold_share(threshold)
     from fotltn.project.find import find_model

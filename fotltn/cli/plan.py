@@ -1,4 +1,4 @@
-"""`fotltn explain`: how a theory will be evaluated, and what it will cost, before it runs."""
+"""`fotltn plan`: how a theory will be evaluated, and what it will cost, before it runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Annotated
 import typer
 
 from fotltn.cli.output import as_bytes, emit_json, warn
-from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
+from fotltn.plan.cost import check_peak, peak_bytes
+from fotltn.plan.explain import as_dict, size
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import SEMANTICS, named
 from fotltn.syntax.load import load_theory
 
 
-def explain(
+def plan(
     theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
-    size: Annotated[
+    counts: Annotated[
         list[str] | None,
         typer.Option("--size", help="Entities of a sort or tuples of a relation: agent=10000."),
     ] = None,
@@ -42,29 +45,52 @@ def explain(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the steps of each axiom: axes, route and why, FLOPs, bytes; against dense evaluation.
+    """Show how the engine would evaluate a theory, and at what cost.
 
-    Nothing is evaluated. What cannot fit the budget is refused, with the bytes it would need.
+    Each axiom has its steps: axes, route and why, FLOPs, bytes; against dense evaluation.
+    Two-valued logic is evaluated by the equations, without steps. Nothing is evaluated here. What
+    cannot fit the budget is refused, with the bytes it would need.
     """
     meaning = named(semantics)
     meaning = meaning if p is None else meaning.with_p(p)
-    if meaning.boolean:
-        raise SemanticsError(f"'{meaning.name}' is evaluated by the equations, without a plan")
-    from fotltn.engine import compile_formulas
-
     checked = check_theory(load_theory(theory))
-    sizes = _sizes(checked.signature, size or [], facts or [], horizon, traces, 8 if double else 4)
+    sizes = _sizes(
+        checked.signature, counts or [], facts or [], horizon, traces, 8 if double else 4
+    )
     time = None if at == "all" else _time(at, horizon)
     formulas = {a.name: a.formula for a in checked.axioms}
-    program = compile_formulas(formulas, checked.signature, meaning, at=time)
-    plan = program.plan(sizes, budget=as_bytes(budget))
-    if not as_json:
-        warn(checked.warnings)
-        print(plan.explain())
-        return
-    from fotltn.plan.explain import as_dict
+    room = as_bytes(budget)
+    if meaning.boolean:
+        text, shown = _by_equations(formulas, sizes, room)
+    else:
+        from fotltn.engine import compile_formulas
 
-    emit_json({"ok": True, "theory": str(theory), "semantics": meaning.name, **as_dict(plan)})
+        program = compile_formulas(formulas, checked.signature, meaning, at=time)
+        made = program.plan(sizes, budget=room)
+        text, shown = made.explain(), as_dict(made)
+    if as_json:
+        emit_json({"ok": True, "theory": str(theory), "semantics": meaning.name, **shown})
+        return
+    warn(checked.warnings)
+    print(text)
+
+
+def _by_equations(
+    formulas: dict[str, c.Formula], sizes: Sizes, budget: int
+) -> tuple[str, dict[str, object]]:
+    """What two-valued logic takes, one axiom after the other: for people and for machines."""
+    for name, formula in formulas.items():
+        check_peak(name, formula, sizes, budget, crisp=True)
+    peaks = {name: peak_bytes(formula, sizes, crisp=True) for name, formula in formulas.items()}
+    most = max(peaks.values(), default=0)
+    lines = [f"{name}: by the equations, at most {size(peak)}" for name, peak in peaks.items()]
+    last = (
+        f"Two-valued logic has no steps to choose from: at most {size(most)} of intermediate "
+        f"results (budget {size(budget)})"
+    )
+    roots = [{"name": name, "step": None, "peak_bytes": peak} for name, peak in peaks.items()]
+    shown = {"roots": roots, "steps": [], "peak_bytes": most, "budget_bytes": budget}
+    return "\n".join([*lines, "", last]), shown
 
 
 def _time(at: str, horizon: int) -> int:

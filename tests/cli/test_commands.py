@@ -1,0 +1,122 @@
+"""What commands there are, what they were called, and what `fotltn plan` says."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import fotltn
+from fotltn import SEMANTICS
+from fotltn.cli.main import _RENAMED, app
+from fotltn.logic.check import check
+from fotltn.plan.cost import peak_bytes
+from fotltn.plan.sizes import Sizes
+from fotltn.syntax.load import load_theory
+from tests.cli.test_cli import invoke
+
+in_folder = pytest.mark.usefixtures("folder")
+
+OPTIONS = {
+    "check": ["--strict", "--json"],
+    "show": ["--as", "--json"],
+    "eval": ["--facts", "--formula", "--semantics", "--p", "--at", "--horizon", "--threshold",
+             "--budget", "--digits", "--json"],
+    "plan": ["--size", "--horizon", "--traces", "--facts", "--semantics", "--p", "--at",
+             "--budget", "--double", "--json"],
+    "new": ["--cars", "--pedestrians", "--steps", "--seed", "--paper", "--json"],
+    "train": ["--data", "--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh",
+              "--tensorboard", "--json"],
+    "score": ["--facts", "--threshold", "--json"],
+    "ask": ["--at", "--semantics", "--p", "--threshold", "--sort", "--top", "--digits", "--json"],
+    "violations": ["--top", "--crisp", "--threshold", "--why", "--flip-given", "--json"],
+    "audit": ["--data", "--threshold", "--json"],
+    "rules": ["--facts", "--presence", "--horizon", "--data", "--theory", "--part", "--formula",
+              "--semantics", "--threshold", "--resamples", "--seed", "--budget", "--json"],
+    "inspect": ["--port", "--host", "--open", "--token", "--no-token", "--semantics", "--p",
+                "--threshold", "--horizon", "--budget", "--json"],
+    "predict": ["--output", "-o", "--predicate", "--json"],
+    "monitor": ["--input", "--every", "--horizon", "--semantics", "--p", "--threshold",
+                "--crisp-only", "--history", "--json"],
+    "report": ["--output", "-o", "--top", "--threshold", "--force", "--json"],
+    "reproduce": [],
+}  # fmt: skip
+
+
+def test_help_names_every_command_and_option():
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(commands) == set(OPTIONS)
+    for flag in ("--help", "-h"):
+        whole = invoke(flag).stdout
+        assert all(re.search(rf"^  {name}  ", whole, re.MULTILINE) for name in OPTIONS)
+        assert "--version" in whole
+        for name, options in OPTIONS.items():
+            text = invoke(name, flag).stdout
+            declared = [o for p in commands[name].params for o in p.opts if o.startswith("-")]
+            assert sorted(declared) == sorted(options)
+            for option in [*options, "--help"]:
+                assert re.search(rf"(^|\s){option},?\s", text), (name, option)
+    flat = re.sub(r"(?<=-)\s+", "", re.sub(r"\s+", " ", invoke("eval", "--help").stdout))
+    assert f"One of {', '.join(SEMANTICS)}." in flat
+
+
+def test_help_lists_commands_by_task_with_whole_summaries():
+    """At the width of a narrow terminal, too, each has one line."""
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
+    tasks = shown.split("\n\n")[3:]
+    assert [task.splitlines()[0] for task in tasks] == [
+        "Theories and facts:", "Learning:", "Models:", "The paper:",
+    ]  # fmt: skip
+    lines = [line for task in tasks for line in task.splitlines()[1:]]
+    summaries = dict(line.split(None, 1) for line in lines)
+    assert summaries.keys() == OPTIONS.keys()
+    assert all(summary.endswith(".") and "..." not in summary for summary in summaries.values())
+
+
+@pytest.mark.parametrize(("old", "new"), [*_RENAMED.items()])
+def test_old_words_of_commands_work_and_say_so(call, old, new):
+    said = f"fotltn {old} is called fotltn {new} now; the old word goes in a later version\n"
+    assert call(old, "--help") == (0, call(new, "--help").out, said)
+    assert not re.search(rf"^  {old} ", invoke("--help").stdout, re.MULTILINE)
+
+
+@in_folder
+def test_an_old_word_leaves_json_alone(call):
+    old, new = (
+        call(w, "t.fot", "--size", "agent=3", "--size", "place=2", "--json")
+        for w in ("explain", "plan")
+    )
+    assert json.loads(old.out) == json.loads(new.out)
+    assert (old.err != "", new.err) == (True, "")
+
+
+# --- plan -------------------------------------------------------------------------------------
+
+SIZES = ["--size", "agent=10", "--size", "place=2", "--horizon", "7"]
+
+
+@in_folder
+def test_plan_of_two_valued_logic_says_what_it_takes(call):
+    checked = check(load_theory(Path("t.fot")))
+    sizes = Sizes({"agent": 10, "place": 2}, 7)
+    peaks = {a.name: peak_bytes(a.formula, sizes, crisp=True) for a in checked.axioms}
+    status, out, _ = call("plan", "t.fot", *SIZES, "--semantics", "crisp")
+    assert status == 0
+    assert out.splitlines()[0] == f"A: by the equations, at most {peaks['A']} B"
+    assert f"at most {peaks['A']} B of intermediate results (budget 4 GiB)" in out
+    found = json.loads(call("plan", "t.fot", *SIZES, "--semantics", "crisp", "--json").out)
+    assert {root["name"]: root["peak_bytes"] for root in found["roots"]} == peaks
+    assert (found["steps"], found["peak_bytes"]) == ([], max(peaks.values()))
+
+
+@in_folder
+def test_plan_of_two_valued_logic_refuses_by_name(call):
+    status, out, err = call("plan", "t.fot", *SIZES, "--semantics", "crisp", "--budget", "200")
+    assert (status, out) == (1, "")
+    assert re.search(r"'A' needs [\d,]+ bytes, more than the budget of 200", err)
+
+
+def test_version():
+    assert invoke("--version").stdout == f"fotltn {fotltn.__version__}\n"
