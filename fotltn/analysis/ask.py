@@ -14,12 +14,13 @@ from torch import Tensor
 from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.errors import BuildError
 from fotltn.evaluation import Time, evaluate_all, present, time_point
+from fotltn.format import degree
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Names, Tables, Value
 from fotltn.syntax.formula import Formula
-from fotltn.syntax.notebook import bar, number, strip, table, text
+from fotltn.syntax.notebook import bar, strip, table, text
 from fotltn.syntax.parse import parse_formula
 
 #: The most rows that a notebook shows.
@@ -136,8 +137,8 @@ def answer_html(answer: Answer) -> str:
         low, high = min(row.values), max(row.values)
         degrees: list[object] = [bar(row.values[0])]
         if over_time:
-            said = f"{said}: from {low:.3f} to {high:.3f}"
-            degrees = [strip(row.values, said=said), number(low), number(high)]
+            said = f"{said}: from {degree(low)} to {degree(high)}"
+            degrees = [strip(row.values, said=said), degree(low), degree(high)]
         rows.append([*([row.trace] if several else []), *row.names, *degrees])
     total = math.prod(answer.tensor.shape[:-1])
     rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""

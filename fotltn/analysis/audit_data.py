@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.format import degree
 
 #: Values that differ by less are taken as equal.
 ROUNDING = 1e-6
@@ -169,10 +170,10 @@ class Worlds:
     @property
     def line(self) -> str:
         """The numbers in one line, never the first without the others."""
-        shown = [f"model {self.value:.3f}"]
+        shown = [f"model {degree(self.value)}"]
         if self.labels is not None:
-            shown.append(f"labels {self.labels:.3f}")
-        shown += [f"all-false {self.all_false:.3f}", f"all-0.5 {self.all_half:.3f}"]
+            shown.append(f"labels {degree(self.labels)}")
+        shown += [f"all-false {degree(self.all_false)}", f"all-0.5 {degree(self.all_half)}"]
         return ", ".join(shown)
 
     def as_dict(self) -> dict[str, float | None]:
@@ -210,13 +211,13 @@ class KnowledgeBase:
     @property
     def meaning(self) -> str:
         """What KB-SAT allows to conclude."""
-        false = f"Predicting false for everything scores {self.kb_sat.all_false:.3f}"
+        false = f"Predicting false for everything scores {degree(self.kb_sat.all_false)}"
         if self.telling:
             return f"{false}: only what is above that can be evidence."
         which = "the model" if self.kb_sat.labels is None else "the labels"
         return (
-            f"{false}, no less than {which} ({self._best:.3f}): KB-SAT does not measure how good "
-            "predictions are."
+            f"{false}, no less than {which} ({degree(self._best)}): KB-SAT does not measure how "
+            "good predictions are."
         )
 
     @property

@@ -11,6 +11,7 @@ import torch
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, Kind, KnowledgeBase
 from fotltn.analysis.evaluate_cells import rounded, sweep, two_valued
+from fotltn.format import degree, share
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.semantics.config import CRISP, PMean, Semantics
@@ -80,8 +81,8 @@ def _vacuous(axiom: AxiomAudit, touched: bool) -> Iterator[Finding]:
         )
     else:
         message = (
-            f"{name} scores {axiom.all_false:.3f} if every learned predicate is false, no less "
-            f"than on {_where(axiom)} ({true:.3f}); a high value is no evidence"
+            f"{name} scores {degree(axiom.all_false)} if every learned predicate is false, no less "
+            f"than on {_where(axiom)} ({degree(true)}); a high value is no evidence"
         )
     yield Finding(name, Kind.VACUOUS, message)
 
@@ -115,13 +116,13 @@ def _violations(count: int) -> str:
 
 
 def _gradient(axiom: AxiomAudit) -> Iterator[Finding]:
-    share = axiom.gradient_antecedent
-    if share is not None and share > MOSTLY:
+    part = axiom.gradient_antecedent
+    if part is not None and part > MOSTLY:
         yield Finding(
             axiom.name,
             Kind.GRADIENT,
-            f"{axiom.name}: {share:.0%} of the gradient goes to the antecedent; learning satisfies "
-            "it by making that false",
+            f"{axiom.name}: {share(part)} of the gradient goes to the antecedent; learning "
+            "satisfies it by making that false",
         )
 
 
@@ -149,8 +150,8 @@ def _diluted(axiom: AxiomAudit, nodes: Sequence[c.Core], given: _Evidence) -> It
                 axiom.name,
                 Kind.DILUTED,
                 f"{axiom.name}: '{words}' is a mean. Where it is true on {_where(axiom)}, its "
-                f"value is {average:.2f} on average; one witness among {many:,} gives "
-                f"{many:,}^(-1/{p:g}) = {least:.3f}",
+                f"value is {degree(average, 2)} on average; one witness among {many:,} gives "
+                f"{many:,}^(-1/{p:g}) = {degree(least)}",
             )
 
 
@@ -188,9 +189,9 @@ def _average(node: c.Formula, given: _Evidence) -> tuple[int, float]:
     truths = sweep({"u": node}, axes, boolean, CRISP)
     degrees = sweep({"u": node}, axes, whole, given.semantics)
     count, total = 0, 0.0
-    for truth, degree in zip(truths, degrees, strict=True):
+    for truth, values in zip(truths, degrees, strict=True):
         shape = truth.shape(axes, given.tables)
         true = (truth.values["u"] & inside).expand(shape)
         count += int(true.sum())
-        total += float((degree.values["u"] * true).sum(dtype=torch.float64))
+        total += float((values.values["u"] * true).sum(dtype=torch.float64))
     return count, total / count if count else 0.0

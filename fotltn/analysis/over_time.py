@@ -12,7 +12,8 @@ from torch import Tensor
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.error_shares import Measure, erring, split
 from fotltn.errors import DataError
-from fotltn.syntax.notebook import number, strip, table, text
+from fotltn.format import degree, share
+from fotltn.syntax.notebook import strip, table, text
 
 #: What marks a cell that does not count, in `truth` and in `bytes`.
 NO_TRUTH, NO_BYTE = 2, 255
@@ -139,8 +140,7 @@ class TruthOverTime:
     def bytes(self, rows: Tensor | Sequence[int]) -> bytes:
         """Rows as bytes, one a cell: 0 to 254 for degrees from 0 to 1, 255 if it does not count."""
         found = self.values[torch.as_tensor(rows, dtype=torch.long)]
-        whole = (found.clamp(0, 1) * (NO_BYTE - 1)).round().nan_to_num(nan=NO_BYTE)
-        return whole.to(torch.uint8).contiguous().numpy().tobytes()
+        return shades(found).contiguous().numpy().tobytes()
 
     def as_dict(self, top: int = 50) -> dict[str, object]:
         """The worst rows for machines; their values are None where a cell does not count."""
@@ -170,15 +170,23 @@ class TruthOverTime:
         heads = [*(["trace"] if several else []), *self.cells.variables, "share", "lowest", "at"]
         rows: list[list[object]] = []
         for row in self.worst(_SHOWN):
-            said = f"lowest {row.lowest:.3f} at {row.at}, false at {row.violated} points"
+            said = f"lowest {degree(row.lowest)} at {row.at}, false at {row.violated} points"
             cells: list[object] = [row.trace_name] if several else []
-            cells += [*row.binding.values(), f"{100 * row.error:.1f}%", number(row.lowest), row.at]
+            cells += [*row.binding.values(), share(row.error), degree(row.lowest), row.at]
             rows.append([*cells, strip(self.values[row.row].tolist(), said=said, wrong=True)])
         words = ["trace", *self.cells.variables, "over time"]
         caption = f"{self.cells.name}: {self.cells.source._repr_latex_()}"
         rest = f"{len(self) - _SHOWN:,} more rows. " if len(self) > _SHOWN else ""
         rest += f"{self.violated:,} of {self.count:,} cells are false in two-valued logic."
         return table([*heads, "over time"], rows, left=words, caption=caption) + text(rest)
+
+
+def shades(degrees: Tensor) -> Tensor:
+    """Degrees as bytes: 0 to 254 from 0 to 1, and 255 for NaN. Only 1 is 254, and only 0 is 0."""
+    full = NO_BYTE - 1
+    between = (degrees * full).round().clamp(1, full - 1)
+    ends = torch.where(degrees >= 1, full, torch.where(degrees <= 0, 0, between))
+    return torch.where(degrees.isnan(), NO_BYTE, ends).to(torch.uint8)
 
 
 @torch.no_grad()
@@ -200,10 +208,10 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
     truth = torch.empty(shape, dtype=torch.uint8)
     sums = torch.zeros(shape[:-1], dtype=torch.float64)
     _, errors = split(cells.formula, cells.semantics, cells.tables.batch)
-    for block, degree, error, true in erring(cells, errors):
+    for block, body, error, true in erring(cells, errors):
         here = (slice(None), slice(block.start, block.stop)) if cells.axes else (slice(None),)
         counted = block.counts.expand(block.shape)[..., : cells.columns]
-        values[here] = torch.where(counted, degree[..., : cells.columns], math.nan).float().cpu()
+        values[here] = torch.where(counted, body[..., : cells.columns], math.nan).float().cpu()
         marks = torch.where(counted, true[..., : cells.columns].to(torch.uint8), NO_TRUTH)
         truth[here] = marks.to(torch.uint8).cpu()
         row = error.amax(-1) if errors.measure is Measure.WORST else error.sum(-1)

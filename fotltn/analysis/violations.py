@@ -14,10 +14,11 @@ from fotltn.analysis.cells import Cell, Cells, cells_of
 from fotltn.analysis.error_shares import Erring, Errors, Measure, erring, shared_cells
 from fotltn.analysis.prefix import prefix
 from fotltn.errors import DataError, listing
+from fotltn.format import NONE, count, degree, share
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.interpretation import Tables
-from fotltn.syntax.notebook import bar, number, table
+from fotltn.syntax.notebook import bar, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +97,32 @@ class Violations:
     def __getitem__(self, place: int) -> Violation:
         return self.worst[place]
 
+    @property
+    def summary(self) -> str:
+        """How many cells are violated, how many weak, and how many do not count, in words."""
+        words = f"{count(self.violated)} of {count(self.count)} are violated"
+        words += f", {count(self.weak)} not fully true"
+        if self.absent:
+            verb = "does" if self.absent == 1 else "do"
+            words += f". {count(self.absent)} more {verb} not count, since an entity is not present"
+        return words
+
     def _repr_html_(self) -> str:
         heads = ["violated", "share", "value", "if", "then", "time", "binding", "atoms"]
         rows = [
             (
                 "yes" if v.violated else "no",
-                f"{100 * v.share:.1f}%",
+                share(v.share),
                 bar(v.value),
-                number(v.antecedent),
-                number(v.consequent),
-                "–" if v.time is None else v.time,
+                degree(v.antecedent),
+                degree(v.consequent),
+                NONE if v.time is None else v.time,
                 ", ".join(f"{variable} = {name}" for variable, name in v.binding.items()),
                 ", ".join(_atom_text(a) for a in v.atoms),
             )
             for v in self
         ]
-        words = (
-            f"{self.axiom}: value {self.value:.3f}; {self.violated:,} of {self.count:,} are "
-            f"violated, {self.weak:,} not fully true; {self.cells}."
-        )
+        words = f"{self.axiom}: value {degree(self.value)}; {self.summary}. Cells: {self.cells}."
         return table(heads, rows, left=["value", "binding", "atoms"], caption=words)
 
     def as_dict(self) -> dict[str, object]:
@@ -241,7 +249,7 @@ def counterexample(
 
 def _atom_text(atom: AtomValue) -> str:
     when = "" if atom.time is None else f"@{atom.time}"
-    return f"{atom.text}{when} = {atom.value:.2f}"
+    return f"{atom.text}{when} = {degree(atom.value, 2)}"
 
 
 # --- the largest errors ----------------------------------------------------------------------

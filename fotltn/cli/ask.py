@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fotltn.cli.output import emit_json, time_point
-from fotltn.cli.tables import add, grid, number, show
+from fotltn.cli.tables import add, grid, show
+from fotltn.format import degree
 from fotltn.semantics.config import SEMANTICS, check_threshold, named
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _print(formula: str, rows: list[Row], several: bool, order: Order, digits: i
     heads = ["time", "value"] if listed else [f"t={t}" for t in times]
     table = grid(*words, *heads, left=words[1:], fold=["formula"])
     for row in rows:
-        cells = [_cell(v, digits) for v in row.values]
+        cells = [degree(v, digits) for v in row.values]
         if listed:
             cells = [str(row.times[0]), *cells]
         where = [row.trace] if several else []
@@ -142,7 +143,3 @@ def _print(formula: str, rows: list[Row], several: bool, order: Order, digits: i
             table, formula, *where, *row.binding.values(), *cells, *[""] * (len(heads) - len(cells))
         )
     show(table)
-
-
-def _cell(value: float | bool, digits: int) -> str:
-    return str(value).lower() if isinstance(value, bool) else number(value, digits)

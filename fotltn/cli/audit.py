@@ -9,8 +9,9 @@ import typer
 
 from fotltn.cli.output import emit_json
 from fotltn.cli.score import check_threshold_share
-from fotltn.cli.tables import add, count, grid, number, percent, say, say_knowledge_base, show
+from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
+from fotltn.format import count, degree, number, share
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
@@ -71,12 +72,12 @@ def _print(found: Audit, before: bool) -> None:
     table = grid(*heads, "lift", "∇ if", "∇ then", left=["axiom"], tight=True)
     for axiom in found.axioms:
         crisp = axiom.evidence
-        own = [number(axiom.value), number(axiom.labels)] if len(values) > 1 else []
+        own = [degree(axiom.value), degree(axiom.labels)] if len(values) > 1 else []
         add(
-            table, axiom.name, *(own or [number(axiom.value)]), number(axiom.all_false),
-            number(axiom.all_half), count(crisp.support), percent(crisp.active_share),
+            table, axiom.name, *(own or [degree(axiom.value)]), degree(axiom.all_false),
+            degree(axiom.all_half), count(crisp.support), share(crisp.active_share),
             number(crisp.confidence, 2), number(crisp.base_rate, 2), number(crisp.lift, 2),
-            percent(axiom.gradient_antecedent), percent(axiom.gradient_consequent),
+            share(axiom.gradient_antecedent), share(axiom.gradient_consequent),
         )  # fmt: skip
     show(table)
     print()

@@ -16,6 +16,7 @@ from rich.table import Table
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
 from fotltn.errors import DataError, missing
+from fotltn.format import degree, number
 
 if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
@@ -85,8 +86,8 @@ class Display:
             self.live.update(Group(self.bar, _view(epoch, self.best)))
         elif not self.quiet and time.monotonic() - self.last > _SECONDS:
             self.last = time.monotonic()
-            axioms = "" if epoch.axioms is None else f", axioms {1 - epoch.axioms:.3f}"
-            print(f"epoch {epoch.number}: loss {epoch.loss:.4f}{axioms}", file=sys.stderr)
+            axioms = "" if epoch.axioms is None else f", axioms {degree(1 - epoch.axioms)}"
+            print(f"epoch {epoch.number}: loss {number(epoch.loss, 4)}{axioms}", file=sys.stderr)
 
     def _log(self, epoch: Epoch) -> None:
         assert self.writer is not None
@@ -113,10 +114,10 @@ def _view(epoch: Epoch, best: int) -> Table:
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column()
-    table.add_row("loss", f"{epoch.loss:.4f}", f"best epoch {best}")
-    table.add_row("facts", f"{epoch.facts:.4f}", f"watched {epoch.watched:.4f}")
+    table.add_row("loss", number(epoch.loss, 4), f"best epoch {best}")
+    table.add_row("facts", number(epoch.facts, 4), f"watched {number(epoch.watched, 4)}")
     for name, value in epoch.values.items():
-        table.add_row(name, f"{value:.3f}", bar(value))
+        table.add_row(name, degree(value), bar(value))
     return table
 
 

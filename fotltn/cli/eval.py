@@ -12,6 +12,7 @@ import typer
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.cli.tables import add, grid, show
 from fotltn.errors import DataError, LimitError
+from fotltn.format import degree
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import SEMANTICS, PMean, Semantics, check_threshold, named
@@ -189,16 +190,8 @@ def _print(lines: list[Line], time: int | None, many_traces: bool, digits: int) 
     times = [time] if time is not None else range(longest)
     table = grid(*words, *(f"t={t}" for t in times), left=words, fold=words)
     for n in lines:
-        cells = [_cell(v, digits) for v in n.values] + [""] * (longest - len(n.values))
+        cells = [degree(v, digits) for v in n.values] + [""] * (longest - len(n.values))
         where = [n.trace] if many_traces else []
         named = [n.name, *where, *(n.binding.get(v, "") for v in bound)]
         add(table, *named, *cells)
     show(table)
-
-
-def _cell(value: float | bool | None, digits: int) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.{digits}f}"

@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.output import INTERRUPTED, emit_json, warn
-from fotltn.cli.tables import add, binding_text, grid, number, say, show
+from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.errors import DataError
+from fotltn.format import NONE, degree
 from fotltn.logic.check import check as check_theory
 from fotltn.semantics.config import SEMANTICS, named
 from fotltn.syntax.load import load_theory
@@ -251,7 +252,7 @@ class _Printer:
             left=["axiom", "verdict", "if it ended now"],
         )  # fmt: skip
         for state in states:
-            now = "-" if state.now is None else "true" if state.now else "false"
+            now = degree(state.now)
             add(table, state.axiom, state.verdict, now, *_numbers(values.get(state.axiom)))
         say(f"after step {states.step}:")
         show(table)
@@ -269,7 +270,7 @@ class _Printer:
         for state in states:
             value = values.get(state.axiom)
             where = ", ".join(binding_text(dict(state.binding)))
-            shown = number(None if value is None else value.now)
+            shown = degree(None if value is None else value.now)
             since = "the end" if state.decided is None else state.decided
             add(table, state.axiom, state.verdict, since, shown, where)
         say(f"{states.step + 1:,} step{'s' * (states.step > 0)}:")
@@ -282,8 +283,8 @@ class _Printer:
 
 def _numbers(value: Value | None) -> list[str]:
     if value is None:
-        return ["-", "-", "-"]
-    return [number(value.now), number(value.low), number(value.high)]
+        return [NONE] * 3
+    return [degree(value.now), degree(value.low), degree(value.high)]
 
 
 def _value(state: State, values: dict[str, Value]) -> dict[str, object]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.output import as_bytes, emit_json, warn
-from fotltn.cli.tables import add, grid, number, say, show
+from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
+from fotltn.format import NONE, count, number
 from fotltn.semantics.config import SEMANTICS, named
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _LEGEND = (
     "Support: bindings and times where the antecedent is true, in so many traces. Confidence: how "
     "often the consequent is true there; base: how often anywhere; lift: their ratio. Brackets: "
-    "95% intervals, over traces drawn anew. Cut: support from where the consequent looks beyond "
+    "95 % intervals, over traces drawn anew. Cut: support from where the consequent looks beyond "
     "the end of its trace; uncut: the same without that."
 )
 _WHOLE = "A rule without an antecedent has the share of all its bindings and times as confidence."
@@ -168,7 +169,7 @@ def _print(lines: list[Rule]) -> None:
     for line in lines:
         whole, uncut = line.whole, line.uncut
         add(
-            table, line.name, f"{whole.traces:,}", _amount(whole.support),
+            table, line.name, count(whole.traces), _amount(whole.support),
             _interval(whole.confidence), number(whole.base_rate.value), _interval(whole.lift, 2),
             _amount(line.cut), number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
@@ -180,11 +181,12 @@ def _print(lines: list[Rule]) -> None:
 
 def _amount(value: float | None) -> str:
     if value is None:
-        return "-"
+        return NONE
     return f"{value:,.0f}" if math.isclose(value, round(value)) else f"{value:,.1f}"
 
 
 def _interval(found: Estimate, digits: int = 3) -> str:
     if found.low is None or found.high is None:
         return number(found.value, digits)
-    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+    value, low, high = (number(one, digits) for one in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]"

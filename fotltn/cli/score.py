@@ -12,13 +12,12 @@ from fotltn.cli.tables import (
     add,
     grid,
     metrics_table,
-    number,
-    percent,
     say,
     say_knowledge_base,
     show,
 )
 from fotltn.errors import DataError, Diagnostic
+from fotltn.format import count, degree, share
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
@@ -88,10 +87,11 @@ def _print_axioms(audit: Audit) -> None:
     heads = ("axiom", "value", "labels", "all-false", "all-0.5", "violations", "rate")
     table = grid(*heads, left=["axiom"])
     for axiom in audit.axioms:
+        counts = axiom.on_model
         add(
-            table, axiom.name, number(axiom.value), number(axiom.labels), number(axiom.all_false),
-            number(axiom.all_half), f"{axiom.on_model.violations:,} of {axiom.on_model.cells:,}",
-            percent(axiom.on_model.violation_rate),
+            table, axiom.name, degree(axiom.value), degree(axiom.labels), degree(axiom.all_false),
+            degree(axiom.all_half), f"{count(counts.violations)} of {count(counts.cells)}",
+            share(counts.violation_rate),
         )  # fmt: skip
     show(table)
     print()

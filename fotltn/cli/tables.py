@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from fotltn.format import count, degree, number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,25 +45,6 @@ def add(table: Table, *cells: object, style: str | None = None) -> None:
     table.add_row(*map(str, cells), style=style)
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number with so many digits, or a mark where there is none."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    """A share, with one digit where it is small."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{100 * value:.1f}%" if value < 0.0995 else f"{100 * value:.0f}%"
-
-
-def count(value: int | None) -> str:
-    """A number of things."""
-    return "-" if value is None else f"{value:,}"
-
-
 def show(table: Table) -> None:
     """Print a table."""
     from fotltn.cli.terminal import wide_console
@@ -100,7 +82,7 @@ def say_knowledge_base(found: KnowledgeBase, *, trained: bool = True) -> None:
     """
     line = found.line
     if not trained:
-        line = line.replace(f"model {found.kb_sat.value:.3f}, ", "", 1)
+        line = line.replace(f"model {degree(found.kb_sat.value)}, ", "", 1)
     say(line, style="bold" if found.telling else "bold red")
 
 

@@ -9,16 +9,18 @@ import typer
 
 from fotltn.cli.output import emit_json
 from fotltn.cli.score import check_threshold_share
-from fotltn.cli.tables import add, binding_text, grid, number, percent, say, show
+from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.cli.why import Reasons
+from fotltn.format import NONE, degree, share
 
 if TYPE_CHECKING:
+    from fotltn.analysis.atoms import AtomValue
     from fotltn.analysis.violations import Counterexample, Violation
     from fotltn.project.model import Model
 
 RANKING = (
-    "Ranked by their share of the error of all axioms, the weighted mean of (1 - value)^p; "
-    "'share' is that of the axiom's own error."
+    "Violations first, then what is weak. Each kind is ranked by its share of the error of all "
+    "axioms, the weighted mean of (1 - value)^p; 'share' is that of the axiom's own error."
 )
 
 
@@ -34,7 +36,7 @@ def violations(
     ] = False,
     threshold: Annotated[
         float,
-        typer.Option("--threshold", help="With --crisp or --why: degrees at or above it are true."),
+        typer.Option("--threshold", help="Degrees at or above it count as true."),
     ] = 0.5,
     explained: Annotated[
         int, typer.Option("--why", min=0, help="How many of those shown to explain.")
@@ -75,7 +77,7 @@ def violations(
 
 
 def _one(model: Model, axiom: str, top: int, reasons: Reasons, as_json: bool) -> None:
-    found = model.violations(axiom, top=top)
+    found = model.violations(axiom, top=top, threshold=reasons.threshold)
     worst = [(axiom, v) for v in found]
     if as_json:
         shown = found.as_dict()
@@ -84,10 +86,7 @@ def _one(model: Model, axiom: str, top: int, reasons: Reasons, as_json: bool) ->
         emit_json({"ok": True, **shown})
         return
     say(_text(model, axiom))
-    say(
-        f"Value {found.value:.3f}; {found.violated:,} of {found.count:,} are violated, "
-        f"{found.weak:,} not fully true."
-    )
+    say(f"Value {degree(found.value)}; {found.summary}.")
     say(f"{found.cells[:1].upper()}{found.cells[1:]}.")
     if len(found):
         print()
@@ -96,7 +95,7 @@ def _one(model: Model, axiom: str, top: int, reasons: Reasons, as_json: bool) ->
 
 
 def _all(model: Model, top: int, reasons: Reasons, as_json: bool) -> None:
-    found = model.worst(top)
+    found = model.worst(top, threshold=reasons.threshold)
     worst = [(r.axiom, r.violation) for r in found]
     if as_json:
         shown = reasons.added([_as_dict(model, r.as_dict()) for r in found], worst)
@@ -147,21 +146,20 @@ def _at(time: int | None) -> str:
 
 def _print(model: Model, rows: list[tuple[str | None, float | None, Violation]]) -> None:
     ranked, several = rows[0][0] is not None, len(model.facts.traces) > 1
-    heads = [*(["axiom", "of all"] if ranked else []), "share", "value", "if", "then", "time"]
-    heads += [*(["trace"] if several else []), "binding", "atoms"]
+    heads = [*(["axiom", "of all"] if ranked else []), "violated", "share", "value", "if", "then"]
+    heads += ["time", *(["trace"] if several else []), "binding", "atoms"]
     table = grid(*heads, left=["axiom", "trace"], fold=["binding", "atoms"])
-    for axiom, share, v in rows:
-        cells = [
-            *([str(axiom), percent(share)] if ranked else []),
-            percent(v.share),
-            number(v.value),
-        ]
-        cells += [
-            number(v.antecedent),
-            number(v.consequent),
-            "-" if v.time is None else str(v.time),
-        ]
-        cells += [model.facts.traces[v.trace]] if several else []
-        atoms = " ".join(f"{a.text.replace(', ', ',')}{_at(a.time)}={a.value:.2f}" for a in v.atoms)
-        add(table, *cells, ", ".join(binding_text(v.binding)).replace(" = ", "="), atoms)
+    for axiom, of_all, v in rows:
+        bound = ", ".join(binding_text(v.binding)).replace(" = ", "=")
+        add(
+            table, *([axiom, share(of_all)] if ranked else []), "yes" if v.violated else "no",
+            share(v.share), degree(v.value), degree(v.antecedent), degree(v.consequent),
+            NONE if v.time is None else v.time,
+            *([model.facts.traces[v.trace]] if several else []), bound,
+            " ".join(map(_atom, v.atoms)),
+        )  # fmt: skip
     show(table)
+
+
+def _atom(atom: AtomValue) -> str:
+    return f"{atom.text.replace(', ', ',')}{_at(atom.time)}={degree(atom.value, 2)}"

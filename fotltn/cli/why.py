@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fotltn.cli.tables import add, grid, number, say, show
+from fotltn.cli.tables import add, grid, say, show
+from fotltn.format import NONE, degree, signed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -93,7 +94,7 @@ def _tree(root: Node) -> Tree:
 
 def _line(node: Node) -> RenderableType:
     truth = "true " if node.truth else "false"
-    return _styled(f"{node.value:.3f} {truth} {node.label}", "" if node.truth else "red")
+    return _styled(f"{degree(node.value)} {truth} {node.label}", "" if node.truth else "red")
 
 
 def _styled(text: str, style: str) -> RenderableType:
@@ -106,7 +107,7 @@ def _facts(one: Explanation) -> None:
     """The facts that the value depends on most."""
     table = grid("fact", "time", "value", "gradient", "then", left=["fact"])
     for fact in one.influence:
-        when = "-" if fact.time is None else str(fact.time)
-        slope = f"{fact.gradient:+.3f}"
-        add(table, fact.text, when, number(fact.value), slope, number(fact.then))
+        when = NONE if fact.time is None else str(fact.time)
+        values = (degree(fact.value), signed(fact.gradient), degree(fact.then))
+        add(table, fact.text, when, *values)
     show(table)

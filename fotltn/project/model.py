@@ -67,7 +67,7 @@ _HEAD = "# The settings that made this model, written out in full.\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A violation of one of several axioms, with its share of the error of all of them."""
+    """A violation, or a weak cell, of one of several axioms, with its share of all their error."""
 
     axiom: str
     share: float
@@ -223,14 +223,14 @@ class Model:
         words = f"Model of {learned}: {count:,} parameters, {epochs}."
         return f"<p>{html.escape(words)}</p>{self.satisfaction()._repr_html_()}"
 
-    def violations(self, axiom: str, *, top: int = 10) -> Violations:
-        """The worst violations of an axiom, with their share of its error."""
+    def violations(self, axiom: str, *, top: int = 10, threshold: float = 0.5) -> Violations:
+        """The violations of an axiom, then where it is weak, with their share of its error."""
         return violations(
-            self.theory.axiom(axiom), self.tables, self.semantics, top=top
-        )  # fmt: skip
+            self.theory.axiom(axiom), self.tables, self.semantics, top=top, threshold=threshold
+        )
 
-    def worst(self, top: int = 10) -> tuple[Ranked, ...]:
-        """The worst violations of all axioms, by their share of the error of all of them.
+    def worst(self, top: int = 10, *, threshold: float = 0.5) -> tuple[Ranked, ...]:
+        """The violations of all axioms, then what is weak, by their share of the error of all.
 
         The error of all axioms is the weighted mean of `(1 - value)^p`, with the p of ∀ (1 where
         ∀ is no mean). An axiom's part in it is shared among its violations as its own error is.
@@ -243,7 +243,7 @@ class Model:
             weight = axiom.weight
             if axiom.name in given:
                 weight = given[axiom.name].at(len(self.history))
-            found.append(self.violations(axiom.name, top=top))
+            found.append(self.violations(axiom.name, top=top, threshold=threshold))
             errors[axiom.name] = (weight, max(0.0, 1 - found[-1].value))
         largest = max((error for weight, error in errors.values() if weight), default=0.0)
         parts = {
@@ -252,7 +252,7 @@ class Model:
         }
         total = sum(parts.values()) or 1.0
         every = [Ranked(f.axiom, parts[f.axiom] / total * v.share, v) for f in found for v in f]
-        return tuple(sorted(every, key=lambda one: -one.share)[:top])
+        return tuple(sorted(every, key=lambda one: (not one.violation.violated, -one.share))[:top])
 
     def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
         """Where an axiom is false, degrees from the threshold on being true."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.format import count, number
 from fotltn.reporting.look import (
     BLUE,
     DOTTED,
@@ -140,7 +141,7 @@ def precision_recall(
             heights = (*curve.precision[:-1], curve.precision[-2])  # the last one is by convention
             ax.step(
                 curve.recall, heights, where="post", color=colour, lw=1.5,
-                label=f"{name} {area:.3f}",
+                label=f"{name} {number(area)}",
             )  # fmt: skip
             level = chance(scores[name][0]).value
             ax.axhline(level, color=GREY if len(chosen) == 1 else colour, **DOTTED)
@@ -151,7 +152,7 @@ def precision_recall(
         if len(chosen) > 1:
             ax.legend(frameon=False)
         else:
-            ax.set_title(f"{chosen[0]}: PR-AUC {area:.3f}, chance {level:.3f}")
+            ax.set_title(f"{chosen[0]}: PR-AUC {number(area)}, chance {number(level)}")
     return ax
 
 
@@ -179,7 +180,7 @@ def calibration(found: Calibration, *, title: str = "", ax: Axes | None = None) 
         shares = [b.count / total for b in bins]
         ax.bar(places, shares, widths, color=GREY, alpha=0.25, lw=0, label="share of facts")
         for place, share, one in zip(places, shares, bins, strict=True):
-            text = f"{one.count:,}" if one.count < 10_000 else f"{one.count / 1000:.0f}k"
+            text = count(one.count) if one.count < 10_000 else f"{one.count / 1000:.0f}k"
             ax.annotate(
                 text, (place, share), xytext=(0, 1.5), textcoords="offset points", ha="center",
                 va="bottom", fontsize=6.5, color=GREY,

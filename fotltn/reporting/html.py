@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, Diagnostic, missing
 from fotltn.files import write_files
+from fotltn.format import count, degree, number, share
 from fotltn.reporting.svg import inline_svg
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "share": share, "count": count}
+    environment.filters |= {
+        "number": number,
+        "degree": degree,
+        "share": share,
+        "count": count,
+    }
     style = (PAGES / "style.css").read_text("utf-8")
     return environment.get_template(template).render(style=style, **values)
 
@@ -126,42 +132,3 @@ def _check_folder(path: Path | str, folder: Path) -> None:
 
 def _refused(path: Path | str, error: OSError) -> DataError:
     return DataError(f"cannot write {path}: {error.strerror or error}")
-
-
-# --- numbers on pages -------------------------------------------------------------------------
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number as commands print it; a dash where there is none.
-
-    >>> number(0.95149), number(float("nan")), number(None)
-    ('0.951', '–', '–')
-    """
-    if value is None or value != value:
-        return "–"
-    return f"{value:.{digits}f}"
-
-
-def share(value: float | None) -> str:
-    """A share in percent, with more digits where it is small, and never 0 where it is not.
-
-    >>> share(0.5), share(0.0213), share(0.00006), share(0.0), share(1e-9)
-    ('50 %', '2.1 %', '0.006 %', '0 %', '< 0.001 %')
-    """
-    if value is None or value != value:
-        return "–"
-    if value == 0:
-        return "0 %"
-    if value < 0.00001:
-        return "< 0.001 %"
-    digits = 0 if value >= 0.0995 else 1 if value >= 0.00995 else 2 if value >= 0.001 else 3
-    return f"{100 * value:.{digits}f} %"
-
-
-def count(value: int | None) -> str:
-    """A number of things.
-
-    >>> count(16000)
-    '16,000'
-    """
-    return "–" if value is None else f"{value:,}"

@@ -178,7 +178,7 @@ def model_content(
                 number,
                 None if heat is None else band(heat),
                 None if heat is None else worst(heat, _ROWS),
-                model.violations(axiom.name, top=top),
+                model.violations(axiom.name, top=top, threshold=threshold),
             )
         )
     return ModelContent(

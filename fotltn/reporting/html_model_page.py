@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from fotltn.analysis.audit_data import Kind
+from fotltn.format import count, degree, number
 from fotltn.reporting import plots
-from fotltn.reporting.html import Picture, number, picture, render
+from fotltn.reporting.html import Picture, picture, render
 from fotltn.reporting.html_model import AxiomContent, ModelContent, Progress
 from fotltn.reporting.look import look, new_figure
 from fotltn.reporting.typeset import typeset
 from fotltn.syntax.show import show_theory
 
 _NOTABLE = 0.9  # a binding that stays above it is not drawn on its own
-_SHARE, _FEWEST = 0.001, 3  # a row of a table has this share of the error, or is one of the first
+#: A row of a table is violated, has this share of the error, or is one of the first.
+_SHARE, _FEWEST = 0.001, 3
 
 #: What a warning of the audit is called in a table.
 _VERDICTS = {
@@ -69,7 +71,7 @@ def _origin(content: ModelContent) -> list[tuple[str, str]]:
     seeds = ", ".join(f"{name} {seed}" for name, seed in content.seeds.items())
     trained = ", ".join(f"{name} {version}" for name, version in content.trained.items())
     return [
-        *((name.capitalize(), f"{n:,}") for name, n in content.size.items()),
+        *((name.capitalize(), count(n)) for name, n in content.size.items()),
         ("Seeds", seeds),
         ("Trained with", trained or "not known"),
         ("Report written with", ", ".join(f"{n} {v}" for n, v in content.written.items())),
@@ -96,7 +98,7 @@ def _training(content: ModelContent) -> list[Picture]:
         with look():
             figure = new_figure(5.2, 3.0)
             plots.axiom_curves(content.history, ax=figure.add_subplot())
-        ends = ", ".join(f"{n} {number(v)}" for n, v in last.values.items())
+        ends = ", ".join(f"{n} {degree(v)}" for n, v in last.values.items())
         label = f"Values of the axioms by epoch; at the end: {ends}."
         caption = "Values of the axioms by epoch; those with names are the lowest at the end."
         found.append(picture(figure, "training-axioms", label, caption))
@@ -106,7 +108,11 @@ def _training(content: ModelContent) -> list[Picture]:
 def _axiom(i: int, one: AxiomContent, content: ModelContent) -> dict[str, Any]:
     """What the page shows of an axiom."""
     kinds = dict.fromkeys(f.kind for f in one.findings)
-    rows = [row for i, row in enumerate(one.worst) if i < _FEWEST or row.share >= _SHARE]
+    rows = [
+        row
+        for rank, row in enumerate(one.worst)
+        if row.violated or rank < _FEWEST or row.share >= _SHARE
+    ]
     return {
         "id": f"axiom-{i + 1}",
         "name": one.audit.name,
@@ -135,8 +141,8 @@ def _over_time(i: int, one: AxiomContent) -> Picture | None:
     low = min(range(len(band.times)), key=lambda k: band.low[k])
     label = (
         f"Truth of {one.audit.name} over time. The mean over bindings lies between "
-        f"{number(min(band.mean))} and {number(max(band.mean))}; the lowest value is "
-        f"{number(band.low[low])}, at time {band.times[low]}."
+        f"{degree(min(band.mean))} and {degree(max(band.mean))}; the lowest value is "
+        f"{degree(band.low[low])}, at time {band.times[low]}."
     )
     caption = "Truth over time: the mean over all bindings (blue), and the lowest (orange)."
     return picture(figure, f"axiom-{i + 1}-time", label, caption)
@@ -152,7 +158,7 @@ def _heat(i: int, one: AxiomContent) -> Picture | None:
         figure = new_figure(5.2, 0.7 + 0.19 * len(wrong))
         plots.heat_map(one.rows, top=len(wrong), ax=figure.add_subplot())
     first = [
-        f"{', '.join(row.binding.values())} down to {number(row.lowest)} at time {row.at}"
+        f"{', '.join(row.binding.values())} down to {degree(row.lowest)} at time {row.at}"
         for row in wrong[:3]
     ]
     label = f"Heat map of {one.audit.name}, the worst bindings against time: {'; '.join(first)}."
@@ -172,7 +178,7 @@ def _precision_recall(content: ModelContent) -> list[Picture]:
             f"Precision against recall of {name}: PR-AUC {number(one.pr_auc.value)}, chance "
             f"{number(one.chance.value)}."
         )
-        caption = f"{name}: {one.positive:,} of {one.facts:,} test facts are true."
+        caption = f"{name}: {count(one.positive)} of {count(one.facts)} test facts are true."
         found.append(picture(figure, f"pr-{i + 1}", label, caption))
     return found
 

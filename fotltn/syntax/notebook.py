@@ -13,6 +13,8 @@ import struct
 import zlib
 from collections.abc import Collection, Iterable, Sequence
 
+from fotltn.format import NONE, degree
+
 _TRUE = (45, 125, 210)
 _WRONG = (213, 94, 0)
 _GREY = (128, 128, 128)
@@ -66,20 +68,16 @@ def text(value: object) -> str:
     return value if isinstance(value, Markup) else html.escape(str(value))
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number, or a mark where there is none."""
-    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
-
-
 def bar(value: float) -> Markup:
     """A degree as a number and a bar."""
     if math.isnan(value):
-        return Markup("–")
+        return Markup(NONE)
     width = 100 * min(1.0, max(0.0, value))
     return Markup(
         '<span style="white-space:nowrap"><span style="display:inline-block;width:6em;'
         f'height:0.6em;border:{_BORDER}"><span style="display:block;height:100%;'
-        f'width:{width:.1f}%;background:rgba({_rgb(_GREY)},0.7)"></span></span> {value:.3f}</span>'
+        f'width:{width:.1f}%;background:rgba({_rgb(_GREY)},0.7)"></span></span> '
+        f"{degree(value)}</span>"
     )
 
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from fotltn.errors import Diagnostic, FotError, LimitError
+from fotltn.format import count, degree, number, share, signed
 from fotltn.web.shapes import bar, steps
 
 #: What an answer can be.
@@ -121,46 +122,10 @@ def _templates() -> jinja2.Environment:
     )
     made.globals["version"] = version()
     made.filters.update(
-        degree=degree, share=share, signed=signed, count=count, query=query, bar=bar, steps=steps
-    )
+        degree=degree, number=number, share=share, signed=signed, count=count, query=query,
+        bar=bar, steps=steps,
+    )  # fmt: skip
     return made
-
-
-def degree(value: float | bool | None) -> str:
-    """A degree with three digits, which never rounds up to 1 what is less."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if 0.9995 <= value < 1:
-        return "0.999"
-    if 0 < value < 0.0005:
-        return "0.001"
-    return f"{value:.3f}"
-
-
-def signed(value: float | None, digits: int = 3) -> str:
-    """A difference; one that rounds to nothing has no sign."""
-    if value is None:
-        return "–"
-    text = f"{abs(value):.{digits}f}"
-    if not text.strip("0."):
-        return text
-    return f"{'+' if value > 0 else '−'}{text}"
-
-
-def share(value: float | None) -> str:
-    """A part of a whole in per cent; what is not nothing is not shown as nothing."""
-    if value is None:
-        return "–"
-    if 0 < value < 0.0005:
-        return "<0.1 %"
-    return f"{100 * value:.1f} %" if value < 0.0995 else f"{100 * value:.0f} %"
-
-
-def count(value: int | None) -> str:
-    """A number of things."""
-    return "–" if value is None else f"{value:,}"
 
 
 def query(values: Mapping[str, Any]) -> str:

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
+from fotltn.analysis.over_time import NO_BYTE
 from fotltn.web.answers import answer, query, wants
 from fotltn.web.desk import Desk
 from fotltn.web.parameters import Parameters
-from fotltn.web.rows import MAX_ROWS, NONE, PART, Table, chosen, opening, packed
+from fotltn.web.rows import MAX_ROWS, PART, Table, chosen, opening, packed
 from fotltn.web.views import ROWS, frame, where
 from fotltn.web.views import predicates as listed_predicates
 
@@ -133,7 +134,7 @@ def _row(table: Table, row: int) -> dict[str, Any]:
     """A row with its degrees and labels over time."""
     threshold = table.cells.threshold
     values, labels = table.values[row].tolist(), table.labels[row].tolist()
-    stated = [None if v == NONE else v / 254 for v in labels]
+    stated = [None if v == NO_BYTE else v / 254 for v in labels]
     both = [(v, s) for v, s in zip(values, stated, strict=True) if s is not None and v == v]
     return {
         "row": row,

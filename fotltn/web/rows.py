@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
-from fotltn.analysis.over_time import TruthOverTime
+from fotltn.analysis.over_time import NO_BYTE, TruthOverTime, shades
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
 
 #: The byte of a cell that does not count.
-NONE = 255
 
 #: The most rows that travel at once.
 MAX_ROWS = 1024
@@ -105,21 +104,21 @@ def predictions(cells: Cells, predicate: str, train: Labels | None, test: Labels
     if times > 1:
         beyond = ~model.inside.cpu().repeat_interleave(cells.bindings, 0)
         values[beyond] = torch.nan
-    labels = torch.full(values.shape, NONE, dtype=torch.uint8)
+    labels = torch.full(values.shape, NO_BYTE, dtype=torch.uint8)
     tested = torch.zeros(values.shape, dtype=torch.bool)
     for given, held_back in ((train, False), (test, True)):
         if given is not None and predicate in given.index:
             index = given.index[predicate].cpu()
             place = (_row(index, cells), index[-1] if times > 1 else 0)
-            labels[place] = _bytes(given.truth[predicate].float().cpu())
+            labels[place] = shades(given.truth[predicate].float().cpu())
             tested[place] = held_back
-    stated = labels != NONE
+    stated = labels != NO_BYTE
     far = torch.where(stated, (values - labels.float() / 254).abs().nan_to_num(), 0.0)
     errors = far.sum(-1) / stated.sum(-1).clamp(min=1)
     there = _existing(cells)
     order = there[errors[there].argsort(descending=True, stable=True)]
     return Table(
-        cells, values, _bytes(values), labels, tested, errors, order, int(stated.sum()),
+        cells, values, shades(values), labels, tested, errors, order, int(stated.sum()),
         int(tested.sum()),
     )  # fmt: skip
 
@@ -130,12 +129,6 @@ def _row(index: Tensor, cells: Cells) -> Tensor:
     for place, size in enumerate(cells.sizes):
         row = row * size + index[1 + place]
     return row
-
-
-def _bytes(values: Tensor) -> Tensor:
-    """Degrees as bytes, of which only a full 1 is 254."""
-    found = (values.clamp(0, 1) * 254).floor().nan_to_num(NONE)
-    return found.to(torch.uint8)
 
 
 def _existing(cells: Cells) -> Tensor:

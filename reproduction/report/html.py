@@ -9,13 +9,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fotltn.format import duration
 from fotltn.reporting.html import Picture, picture, render
 from fotltn.reporting.look import line_across, look, new_figure
 from reproduction.paper import published
 from reproduction.report import tables
 from reproduction.report.compare import cells, data_sets, fractions, methods
 from reproduction.report.records import Record
-from reproduction.report.render import Table, duration, number, percent
+from reproduction.report.render import Table, number, percent
 from reproduction.report.sweeps import legend_below, sweep
 from reproduction.report.write import all_tables
 

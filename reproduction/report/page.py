@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fotltn.errors import DataError
+from fotltn.format import duration
 from reproduction.paper import published
 from reproduction.report import claims as said
 from reproduction.report import more, tables
 from reproduction.report.compare import compare, contests, data_sets, fractions, methods
 from reproduction.report.records import Record
-from reproduction.report.render import Table, as_markdown, duration, number, percent
+from reproduction.report.render import Table, as_markdown, number, percent
 
 
 def page(

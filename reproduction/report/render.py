@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fotltn.format import NONE
 from fotltn.reporting.stats import Summary
 
-#: What stands in a cell that has no value.
-NONE = "–"
 _FAR = "†"
 
 
@@ -92,20 +91,6 @@ def percent(share: float) -> str:
     ('10 %', '12.5 %')
     """
     return f"{round(100 * share, 4):g} %"
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    >>> [duration(s) for s in (0.034, 2.5, 75, 7384)]
-    ['0.034 s', '2.5 s', '1 min 15 s', '2 h 3 min']
-    """
-    if seconds < 59.95:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 # --- formats ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from fotltn.format import NONE
 from reproduction.paper import published
 from reproduction.report.compare import (
     Comparison,
@@ -16,7 +17,7 @@ from reproduction.report.compare import (
     methods,
 )
 from reproduction.report.records import Record
-from reproduction.report.render import NONE, Cell, Table, number, p_value, percent, row, spread
+from reproduction.report.render import Cell, Table, number, p_value, percent, row, spread
 
 #: How many facts of each predicate are true, of how many, by data set.
 Counts = Mapping[str, Mapping[str, tuple[int, int]]]

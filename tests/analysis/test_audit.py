@@ -284,7 +284,7 @@ def test_most_of_the_gradient_to_the_antecedent_is_told():
     low = replace(model, predicates={**tables, "Q": torch.zeros(1, 2, 3)})
     found = audit(theory, low, STABLE_PRODUCT, learned=["P", "Q"])
     assert found.axiom("N").gradient_antecedent == pytest.approx(1 / 1.05)
-    assert "95% of the gradient goes to the antecedent" in said(found, "N", Kind.GRADIENT)
+    assert "95 % of the gradient goes to the antecedent" in said(found, "N", Kind.GRADIENT)
 
 
 # --- warnings, one by one --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis import over_time
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.explain.tree import explain
-from fotltn.analysis.over_time import truth_over_time
+from fotltn.analysis.over_time import shades, truth_over_time
 from fotltn.analysis.prefix import spread
 from fotltn.analysis.violations import violations
 from fotltn.errors import DataError
@@ -161,3 +161,12 @@ def test_what_does_not_exist_or_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(over_time, "MAX_CELLS", 11)
     with pytest.raises(DataError, match="has 12 cells of bindings and times; at most 11"):
         truth_over_time(cells)
+
+
+def test_only_a_full_1_has_the_last_shade():
+    """And only 0 the first; axioms and predicates are shaded alike."""
+    one = torch.tensor(1.0, dtype=torch.float32)
+    nearly = [0.0, 1e-6, 0.5, 0.9999, float(one.nextafter(torch.zeros_like(one)))]
+    for dtype in (torch.float32, torch.float64):
+        found = shades(torch.tensor([*nearly, 1.0, math.nan], dtype=dtype))
+        assert found.tolist() == [0, 1, 127, 253, 253, 254, 255]

@@ -9,7 +9,6 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import fotltn
 from fotltn import SEMANTICS
 from fotltn.cli.main import app
 from fotltn.grounding import dense

@@ -38,7 +38,7 @@ def test_changes_and_a_table(from_file):
     assert lines[6:] == [
         "Yield violated 5 0.742 x = ego, y = bo",
         "Looks violated 4 0.360 y = bo",
-        "Safe violated the end - y = bo",
+        "Safe violated the end – y = bo",
         "Halts satisfied 3 0.760",
     ]
     assert found.stderr.startswith("note: the value of Safe needs the whole trace, kept with")

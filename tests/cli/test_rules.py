@@ -89,7 +89,7 @@ def test_what_people_read(call):
     assert heads.split()[:3] == ["rule", "traces", "support"]
     assert obey.split()[:4] == ["Obey", "2", "3", "0.667"]
     assert calm.split()[:3] == ["Calm", "2", "14"]
-    assert "95% intervals" in out
+    assert "95 % intervals" in out
     assert "A rule without an antecedent" in out
 
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import fotltn
+from fotltn.format import degree
 from fotltn.project.model import load_model
 
 THEORY = """\
@@ -44,7 +45,7 @@ def test_the_worst_are_explained(call, model):
     place = f"Obey at x = {worst.binding['x']}, time {worst.time}"
     assert place in out
     tree = out[out.index(place) :].splitlines()[1:]
-    assert tree[0].startswith(f"{worst.value:.3f} ")
+    assert tree[0].startswith(f"{degree(worst.value)} ")
     assert re.match(r"├── 1\.000 true  if Near\(ego\) at 0", tree[1])
     assert "then WX Stop(x)" in tree[2]
     assert "Stop(ego) at 1" in tree[3]

@@ -147,7 +147,9 @@ def test_the_worst_of_all_axioms_by_their_share_of_all_error(tmp_path):
     model = trained(tmp_path)
     every = model.worst(10_000)
     assert sum(r.share for r in every) == pytest.approx(1, abs=1e-4)
-    assert [r.share for r in every] == sorted((r.share for r in every), reverse=True)
+    ranks = [(r.violation.violated, r.share) for r in every]
+    assert ranks == sorted(ranks, reverse=True)
+    assert {violated for violated, _ in ranks} == {True, False}
     assert model.worst(3) == every[:3]
     weights = {"A1": 0.5, "A2": 2.0, "A3": 1.0, "A4": 1.0}
     errors = {n: weights[n] * (1 - model.violations(n).value) ** 2 for n in AXIOMS}

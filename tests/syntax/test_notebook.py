@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from fotltn.syntax.notebook import Markup, bar, number, strip, table, text
+from fotltn.syntax.notebook import Markup, bar, strip, table, text
 
 
 class Parser(html.parser.HTMLParser):
@@ -82,7 +82,7 @@ def test_text_has_the_colour_of_the_page():
 def test_bars_and_numbers():
     assert "width:25.0%" in bar(0.25)
     assert "width:100.0%" in bar(1.5)
-    assert (bar(math.nan), number(None), number(0.12345)) == ("–", "–", "0.123")
+    assert bar(math.nan) == "–"
 
 
 @pytest.mark.parametrize("count", [1, 3, 150])

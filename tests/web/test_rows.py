@@ -59,7 +59,7 @@ def test_labels_stand_at_their_rows():
     found, stated = shown("Stop(x)")
     table = predictions(found, "Stop", None, stated)
     assert table.values[0].tolist() == [1.0, 0.0, 0.0]
-    assert table.labels.tolist() == [[254, 255, 255], [255, 255, 63], [255, 0, 255], [255] * 3]
+    assert table.labels.tolist() == [[254, 255, 255], [255, 255, 64], [255, 0, 255], [255] * 3]
     assert (table.labelled, table.held_back) == (3, 3)
     assert table.values[2].isnan().tolist() == [False, False, True]  # that trace has two points
     assert table.shades[2].tolist() == [0, 0, 255]

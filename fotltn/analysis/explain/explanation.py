@@ -12,7 +12,8 @@ from fotltn.analysis.explain.node import Node
 from fotltn.analysis.explain.repairs import EFFORT, Repair, repair_at
 from fotltn.analysis.explain.tree import tree_of
 from fotltn.analysis.explain.values import site, values_at
-from fotltn.syntax.notebook import number, strip, table, text
+from fotltn.format import NONE, degree, signed
+from fotltn.syntax.notebook import strip, table, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,10 @@ class Explanation:
         rows = [
             (
                 one.text,
-                "–" if one.time is None else one.time,
-                number(one.value),
-                f"{one.gradient:+.3f}",
-                number(one.then),
+                NONE if one.time is None else one.time,
+                degree(one.value),
+                signed(one.gradient),
+                degree(one.then),
             )
             for one in self.influence
         ]

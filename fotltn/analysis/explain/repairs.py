@@ -14,6 +14,7 @@ from fotltn.analysis.explain.search import Search
 from fotltn.analysis.explain.values import Site, site
 from fotltn.errors import LimitError
 from fotltn.evaluation import evaluate_core
+from fotltn.format import degree
 from fotltn.semantics.config import CRISP
 
 #: How many gates a search looks at before it gives up.
@@ -42,7 +43,7 @@ class Flip:
         """What is done, in words."""
         when = "" if self.time is None else f" at {self.time}"
         becomes = "true" if self.becomes else "false"
-        return f"{self.text}{when} becomes {becomes} (it is {self.value:.2f})"
+        return f"{self.text}{when} becomes {becomes} (it is {degree(self.value, 2)})"
 
     def as_dict(self) -> dict[str, object]:
         """The flip for machines."""

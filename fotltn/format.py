@@ -1,0 +1,89 @@
+"""Numbers as text, one way everywhere: in a terminal, on pages, in notebooks and in messages."""
+
+from __future__ import annotations
+
+import math
+
+#: What stands where there is no value.
+NONE = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with so many digits.
+
+    >>> number(0.95149), number(2.0, 1), number(-0.0001), number(float("nan")), number(None)
+    ('0.951', '2.0', '0.000', '–', '–')
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{abs(value):.{digits}f}"
+    return f"−{text}" if value < 0 and text.strip("0.") else text
+
+
+def degree(value: float | bool | None, digits: int = 3) -> str:
+    """A degree, or a truth value: what is less than 1 never reads 1, what is more than 0 never 0.
+
+    >>> degree(0.5), degree(0.99999), degree(1e-9), degree(1.0), degree(0.0), degree(True)
+    ('0.500', '0.999', '0.001', '1.000', '0.000', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or math.isnan(value):
+        return NONE
+    text = number(value, digits)
+    if 0 < value < 1 and float(text) in (0, 1):
+        step = 10**-digits
+        return f"{step if value < 0.5 else 1 - step:.{digits}f}"
+    return text
+
+
+def share(value: float | None) -> str:
+    """A part of a whole in percent, with more digits where it is small; 0 and 100 are exact.
+
+    >>> [share(v) for v in (0.5, 0.0213, 0.00042, 0.00006, 1e-9, 0.0, 0.99999)]
+    ['50 %', '2.1 %', '0.04 %', '0.006 %', '< 0.001 %', '0 %', '99.9 %']
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if 0 < value < 0.00001:
+        return "< 0.001 %"
+    if 0.995 <= value < 1:
+        return f"{min(100 * value, 99.9):.1f} %"
+    if value in (0, 1) or value >= 0.0995:
+        return f"{100 * value:.0f} %"
+    return f"{100 * value:.{1 if value >= 0.00995 else 2 if value >= 0.0000995 else 3}f} %"
+
+
+def count(value: int | None) -> str:
+    """A number of things.
+
+    >>> count(16000), count(None)
+    ('16,000', '–')
+    """
+    return NONE if value is None else f"{value:,}"
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """A difference; one that rounds to nothing has no sign.
+
+    >>> signed(0.25), signed(-0.25, 1), signed(-0.00001), signed(None)
+    ('+0.250', '−0.2', '0.000', '–')
+    """
+    text = number(value, digits)
+    return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> [duration(s) for s in (0.034, 2.5, 75, 7384)]
+    ['0.034 s', '2.5 s', '1 min 15 s', '2 h 3 min']
+    """
+    if seconds < 59.95:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
