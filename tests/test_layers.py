@@ -21,8 +21,8 @@ REPRODUCTION = ROOT / "reproduction"
 LAYERS = (
     "errors", "format", "files", "strict_json", "memory", "tree", "syntax", "dsl", "logic",
     "semantics", "algebra", "kernels", "plan", "engine", "evaluation", "grounding", "data",
-    "monitor", "analysis", "networks", "learn", "project", "reporting", "web", "api", "fotltn", "cli",
-    "__main__",
+    "monitor", "analysis", "networks", "learn", "project", "reporting", "web", "api", "fotltn",
+    "cli", "__main__",
 )  # fmt: skip
 
 #: The same in `reproduction/`, which may import anything of the package.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fotltn.project.rules import of_project
+from fotltn.project.rules import load_project
 from tests.project.test_jaad import FOLDERS, PROJECT, Rows
 
 #: A clip, a pedestrian of it (none in rules about cars alone), and a step.
@@ -148,7 +148,7 @@ def by_hand(c: Clips) -> dict[str, Rule]:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 def test_all_rules_with_presence_and_without(folder, presence):
     clips = Clips(folder)
-    evidence = of_project(PROJECT, data=folder, theory=PROJECT / "audit.fot")
+    evidence = load_project(PROJECT, data=folder, theory=PROJECT / "audit.fot")
     if not presence:
         evidence = replace(evidence, tables=replace(evidence.tables, present={}))
     by_name = by_hand(clips)
