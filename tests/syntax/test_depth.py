@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fotltn import check, check_formula, parse_formula, show
-from fotltn.errors import LimitError, ParseError
+from fotltn.errors import DataError, LimitError, ParseError
 from fotltn.logic import core as c
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory, parse_theory
@@ -133,7 +133,10 @@ def test_a_theory_of_ten_megabytes_is_refused(tmp_path):
     wanted = f"at most {MAX_CHARACTERS:,}"
     file = tmp_path / "big.fot"
     file.write_text("sort s\n" * 1_500_000)
-    with pytest.raises(LimitError, match=f"big.fot has 10,500,000 characters; {wanted}"):
+    with pytest.raises(DataError, match=r"big.fot: it has 10,500,000 bytes; at most 8,388,611"):
+        load_theory(file)
+    file.write_text("sort s\n" * 300_000)
+    with pytest.raises(LimitError, match=f"big.fot has 2,100,000 characters; {wanted}"):
         load_theory(file)
     with pytest.raises(LimitError, match=f"<theory> has 2,097,159 characters; {wanted}"):
         parse_theory("sort s\n" + "#" * MAX_CHARACTERS)
