@@ -3,6 +3,9 @@
 import os
 import signal
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores; so do the programs they start
+    os.environ["OMP_NUM_THREADS"] = "1"
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings

@@ -20,7 +20,7 @@ from fotltn.project.train import train, train_and_save
 from tests.patience import PATIENCE
 from tests.project.common import changed, project
 
-EPOCHS = 400
+EPOCHS = 200
 LONG = changed(("epochs = 6", f"epochs = {EPOCHS}"), ("rate = 0.02", "rate = 0.001"))
 SECONDS = PATIENCE
 
