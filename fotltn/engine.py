@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -259,6 +260,9 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
     with tracing():
         graph = make_fx(run)(*(model.predicates[name].detach() for name in names))  # type: ignore[union-attr]
     fused = torch.compile(graph, backend=backend, dynamic=False)
+    with warnings.catch_warnings():  # the compiler looks at gradients of tables that are no leaves
+        warnings.filterwarnings("ignore", r"The \.grad attribute", UserWarning)
+        fused(*(model.predicates[name] for name in names))
     return Compiled(prepared.plan, names, axes, fused)
 
 
