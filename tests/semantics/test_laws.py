@@ -85,7 +85,7 @@ def gap(law: Law, semantics: Semantics) -> float:
         evaluate(text, TOGETHER, theory=THEORY, semantics=semantics, lengths=[5] * TRIES, at="all")
         for text in (law.value.left, law.value.right)
     )
-    return float((left.to(float) - right.to(float)).abs().max())
+    return float((left.double() - right.double()).abs().max())
 
 
 @pytest.mark.parametrize("name", GRID)
