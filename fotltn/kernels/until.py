@@ -1,18 +1,23 @@
-"""Until at every point: all pairs of a point and its witness, in blocks of points.
+"""Until at every point: all pairs of a point and its witness.
 
-Work is O(T²), as the p-means demand; memory is O(T) for each trace, forward and backward, since
-each block is computed anew when gradients are asked for.
+Work is O(T²), as the p-means demand. Pairs are a matrix where that is small. Else they are walked
+by diagonals under p-means, and in blocks of points under other semantics, each of which is computed
+again when gradients are asked for. So memory stays far below T² for each trace.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fotltn.kernels import diagonals
 from fotltn.kernels.powers import power, root
 from fotltn.kernels.recompute import recompute
+from fotltn.kernels.tracing import is_tracing
 from fotltn.logic.core import Window
 from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
@@ -49,20 +54,112 @@ def until(
         return found.flip(-1) if past else found
     if window.high is not None and window.high < window.low:
         return torch.zeros_like(left)
-    lead = max(1, math.prod(left.shape[:-1]))
-    reach = horizon if window.high is None else min(horizon, window.high + 1)
-    size = max(1, min(horizon, block // (lead * reach)))
+    if _walks(left, window, semantics, block):
+        found = _Diagonals.apply(left, right, inside, window, semantics, block)  # type: ignore[no-untyped-call]
+    else:
+        found = _by_rows(left, right, inside, window, semantics, block)
+    return found.flip(-1) if past else found
+
+
+def _by_rows(
+    left: Tensor, right: Tensor, inside: Tensor | None, window: Window, s: Semantics, block: int
+) -> Tensor:
+    """Until at every point, some points at a time."""
+    horizon = left.shape[-1]
+    size = max(1, min(horizon, block // _pairs(left, window, points=1)))
     pieces = []
     for start in range(0, horizon, size):
         rows = min(size, horizon - start)
         stop = horizon if window.high is None else min(horizon, start + rows + window.high)
         part = (left[..., start:stop], right[..., start:stop], _part(inside, start, stop))
         if size < horizon:
-            pieces.append(recompute(_rows, *part, rows, window, semantics))
+            pieces.append(recompute(_rows, *part, rows, window, s))
         else:
-            pieces.append(_rows(*part, rows, window, semantics))
-    found = torch.cat(pieces, dim=-1)
-    return found.flip(-1) if past else found
+            pieces.append(_rows(*part, rows, window, s))
+    return torch.cat(pieces, dim=-1)
+
+
+def _pairs(left: Tensor, window: Window, points: int) -> int:
+    """How many pairs so many points have, in all traces."""
+    horizon = left.shape[-1]
+    reach = horizon if window.high is None else min(horizon, window.high + 1)
+    return max(1, math.prod(left.shape[:-1])) * reach * points
+
+
+def _walks(left: Tensor, window: Window, semantics: Semantics, block: int) -> bool:
+    """Whether pairs are walked by diagonals: there are many, and nothing but autograd looks on."""
+    return (
+        diagonals.fits(semantics)
+        and _pairs(left, window, left.shape[-1]) > block
+        and not is_tracing()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
+class _Diagonals(torch.autograd.Function):
+    """Until by diagonals; second derivatives are those of `_by_rows`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, left: Tensor, right: Tensor, inside: Tensor | None, window: Window, s: Semantics,
+        block: int,
+    ) -> Tensor:  # fmt: skip
+        ctx.how = (inside, window, s, block)
+        values = torch.empty(left.shape, dtype=left.dtype, device=left.device)
+        for part, m, lefts, rights, counts, there in _portions(left, right, inside, window, s):
+            part(values)[:] = diagonals.values(lefts, rights, counts, m, there).T
+        ctx.save_for_backward(left, right, values)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        left, right, values = ctx.saved_tensors
+        inside, window, s, block = ctx.how
+        if torch.is_grad_enabled():  # derivatives of this gradient are asked for
+            with torch.enable_grad():
+                again = _by_rows(left, right, inside, window, s, block)
+            sides = [side for side in (left, right) if side.requires_grad]
+            slopes = iter(torch.autograd.grad(again, sides, grads[0], create_graph=True))
+            by_left, by_right = (next(slopes) if t.requires_grad else None for t in (left, right))
+            return by_left, by_right, None, None, None, None
+        q = diagonals.means(s, 0, 0).q
+        tiny = torch.finfo(values.dtype).tiny
+        slope = grads[0] * values / (values**q + tiny) / q if q != 1 else grads[0]
+        by_left, by_right = torch.empty_like(values), torch.empty_like(values)
+        for part, m, lefts, rights, counts, there in _portions(left, right, inside, window, s):
+            up = part(slope).T.contiguous()
+            one, other = diagonals.gradients(up, lefts, rights, counts, m, there)
+            part(by_left)[:], part(by_right)[:] = one.T, other.T
+        return by_left, by_right, None, None, None, None
+
+
+def _portions(
+    left: Tensor, right: Tensor, inside: Tensor | None, window: Window, s: Semantics
+) -> Iterator[
+    tuple[Callable[[Tensor], Tensor], diagonals.Means, Tensor, Tensor, Tensor, Tensor | None]
+]:
+    """Some traces at a time, time first, with the number of witnesses of each point."""
+    horizon = left.shape[-1]
+    high = horizon - 1 if window.high is None else min(window.high, horizon - 1)
+    means = diagonals.means(s, window.low, high)
+    room = diagonals.ON_CPU if left.device.type == "cpu" else diagonals.ON_GPU
+    width = max(1, room // horizon)
+    times = torch.arange(horizon, device=left.device)
+    ends = (times + high + 1).clamp(max=horizon)
+    starts = (times + window.low).clamp(max=horizon)
+    for first in range(0, math.prod(left.shape[:-1]), width):
+
+        def part(u: Tensor, first: int = first) -> Tensor:
+            return u.reshape(-1, horizon)[first : first + width]
+
+        there = None if inside is None else part(inside.expand_as(left)).T.to(left.dtype)
+        if there is None:
+            counts = (ends - starts).unsqueeze(-1).to(left.dtype)
+        else:
+            before = torch.cat([there.new_zeros(1, there.shape[1]), there.cumsum(0)])
+            counts = before[ends] - before[starts]
+        lefts, rights = part(left).T.contiguous(), part(right).T.contiguous()
+        yield part, means, lefts, rights, counts.clamp(min=1), there
 
 
 def _part(inside: Tensor | None, start: int, stop: int | None = None) -> Tensor | None:

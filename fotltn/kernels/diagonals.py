@@ -1,0 +1,226 @@
+"""Until under p-means at every point, by diagonals: all pairs that are equally far apart at once.
+
+With `x` the lost degrees of the left side to the power p, and `r` those of the right side, the
+value at t is the root of a mean, over the witnesses k, of
+
+    w(t, k)^q,  with  w(t, k) = r(k) (1 - a · (P(t, k) / (k - t))^(1/p)) + e
+
+and `P(t, k)` the sum of x from t to before k; `a` and `e` are 1 and 0 but for LTN's projections.
+From pairs that are d apart to those that are d + 1 apart, `P` grows by one term. So one pass over
+d, with a few operations on all points, gives every value, adding in the order of the equations. A
+second pass, from the far pairs to the near ones, gives the gradient. Work is O(T²), as p-means
+demand; memory is O(T √T) for as many traces as are done at once, however many there are. On a GPU
+the operations of a diagonal are one kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fotltn.semantics.config import PMean, Semantics, TNorm
+
+#: Numbers in one operation: on a processor, such that a few operands stay in its cache.
+ON_CPU, ON_GPU = 2**17, 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """The exponents of a semantics, its projections, and how far apart pairs are."""
+
+    p: float
+    q: float
+    epsilon: float
+    low: int
+    high: int
+
+
+def fits(semantics: Semantics) -> bool:
+    """Whether a semantics has the form above."""
+    return (
+        semantics.conjunction is TNorm.PRODUCT
+        and isinstance(semantics.always, PMean)
+        and isinstance(semantics.eventually, PMean)
+        and not semantics.log_space
+        and math.isfinite(semantics.always.p)
+        and math.isfinite(semantics.eventually.p)
+    )
+
+
+def means(semantics: Semantics, low: int, high: int) -> Means:
+    """The numbers of a semantics that fits."""
+    assert isinstance(semantics.always, PMean)
+    assert isinstance(semantics.eventually, PMean)
+    return Means(semantics.always.p, semantics.eventually.p, semantics.epsilon, low, high)
+
+
+# --- all pairs ------------------------------------------------------------------------------------
+
+
+def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor | None) -> Tensor:
+    """The value at every point, from tables with axes (time, trace) and the number of witnesses."""
+    x, r = _sides(left, right, m)
+    sums = torch.zeros_like(x)
+    running = torch.zeros_like(x)
+    if m.low == 0:
+        _add_witness(sums, running, r, 0, m, inside)
+    for distance in range(1, m.high + 1):
+        near = len(x) - distance
+        running[:near].add_(x[distance - 1 : -1])
+        if distance >= m.low:
+            _add_witness(
+                sums[:near], running[:near], r[distance:], distance, m, _from(inside, distance)
+            )
+    return _root(sums.div_(counts), m.q)
+
+
+def gradients(
+    grad: Tensor, left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The gradients for both sides, from that of the mean of powers at every point."""
+    x, r = _sides(left, right, m)
+    grad = grad * (m.q / counts)
+    by_x, by_r = torch.zeros_like(x), torch.zeros_like(r)
+    carried = torch.zeros_like(x)  # the gradient for the running sum at each point
+    for distance, running in _backwards(x, m.high):
+        if distance < max(1, m.low):
+            break
+        near = len(x) - distance
+        _add_gradients(
+            running, r[distance:], grad[:near], carried[:near], by_r[distance:], distance, m,
+            _from(inside, distance),
+        )  # fmt: skip
+        by_x[distance - 1 : -1].add_(carried[:near])
+    for distance in range(min(m.low, m.high + 1) - 1, 0, -1):  # nearer than any witness
+        by_x[distance - 1 : -1].add_(carried[: len(x) - distance])
+    if m.low == 0:
+        once = r + m.epsilon if m.epsilon else r
+        at_once = grad * _power(once, m.q - 1)
+        by_r.add_(at_once if inside is None else at_once * inside)
+    keep = 1 - m.epsilon
+    lost = 1 - keep * left
+    by_left = by_x.mul_(_power(lost, m.p - 1)).mul_(-m.p * keep)
+    return by_left, by_r.mul_(keep * keep)
+
+
+def _sides(left: Tensor, right: Tensor, m: Means) -> tuple[Tensor, Tensor]:
+    keep = 1 - m.epsilon
+    x = _power(1 - keep * left, m.p)
+    return x, (keep * (keep * right + m.epsilon) if m.epsilon else right)
+
+
+def _from(inside: Tensor | None, distance: int) -> Tensor | None:
+    return None if inside is None else inside[distance:]
+
+
+def _backwards(x: Tensor, high: int) -> Iterator[tuple[int, Tensor]]:
+    """The running sums from the far pairs to the near ones, each computed as forward.
+
+    Those at some distances are remembered; the ones between are computed again from there.
+    """
+    length = len(x)
+    stride = max(1, math.isqrt(high))
+    running = torch.zeros_like(x)
+    marks = {0: running.clone()}
+    for distance in range(1, high + 1):
+        running[: length - distance].add_(x[distance - 1 : -1])
+        if distance % stride == 0:
+            marks[distance] = running[: length - distance].clone()
+    between = [torch.empty_like(x) for _ in range(stride)]
+    for start in range(high // stride * stride, -1, -stride):
+        stop = min(high, start + stride - 1)
+        between[0][: length - start].copy_(marks.pop(start))
+        for distance in range(start + 1, stop + 1):
+            near = length - distance
+            previous = between[distance - start - 1][:near]
+            torch.add(previous, x[distance - 1 : -1], out=between[distance - start][:near])
+        for distance in range(stop, start - 1, -1):
+            yield distance, between[distance - start][: length - distance]
+
+
+# --- one diagonal ---------------------------------------------------------------------------------
+
+
+def _add_witness(
+    sums: Tensor, running: Tensor, r: Tensor, distance: int, m: Means, inside: Tensor | None
+) -> None:
+    """Add the powers of one witness of each point."""
+    if sums.is_cuda:
+        from fotltn.kernels import diagonals_gpu
+
+        diagonals_gpu.add_witness(sums, running, r, distance, m, inside)
+        return
+    if distance == 0:
+        reached = r + m.epsilon if m.epsilon else r.clone()
+    else:
+        reached = _root(running / distance, m.p)
+        torch.addcmul(r, r, reached, value=m.epsilon - 1, out=reached)
+        if m.epsilon:
+            reached.add_(m.epsilon)
+    if inside is not None:
+        reached.mul_(inside)
+    if m.q == 2:
+        sums.addcmul_(reached, reached)
+    elif m.q == 4:
+        reached.square_()
+        sums.addcmul_(reached, reached)
+    else:
+        sums.add_(_power(reached, m.q))
+
+
+def _add_gradients(
+    running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
+    m: Means, inside: Tensor | None,
+) -> None:  # fmt: skip
+    """Add what one witness of each point gives: to `carried` for the running sum, and to `by_r`."""
+    if running.is_cuda:
+        from fotltn.kernels import diagonals_gpu
+
+        diagonals_gpu.add_gradients(running, r, grad, carried, by_r, distance, m, inside)
+        return
+    mean, keep = running.div_(distance), 1 - m.epsilon
+    root = _root(mean, m.p)
+    before = torch.sub(root.new_ones(()), root, alpha=keep)
+    reached = r * before
+    if m.epsilon:
+        reached.add_(m.epsilon)
+    slope = _power(reached, m.q - 1).mul_(grad)
+    if inside is not None:
+        slope.mul_(inside)
+    by_r.addcmul_(slope, before)
+    slope.mul_(r)
+    if m.p == 1:
+        carried.sub_(slope, alpha=keep / distance)
+    else:  # the slope of a root is 0 at 0
+        root.div_(mean.add_(torch.finfo(mean.dtype).tiny))
+        carried.addcmul_(slope, root, value=-keep / (m.p * distance))
+
+
+def _power(u: Tensor, p: float) -> Tensor:
+    """`u^p` of numbers that are not negative but for rounding."""
+    if p == 0:
+        return torch.ones_like(u)
+    if p == 1:
+        return u.clone()
+    if p in (2, 4, 8):
+        u = u.square()
+        while p > 2:
+            u, p = u.square_(), p / 2
+        return u
+    return u.square().mul_(u) if p == 3 else u.clamp(min=0).pow_(p)
+
+
+def _root(u: Tensor, p: float) -> Tensor:
+    """A new tensor with the roots."""
+    if p == 1:
+        return u.clone()
+    if p in (2, 4, 8):
+        u = u.sqrt()
+        while p > 2:
+            u, p = u.sqrt_(), p / 2
+        return u
+    return u.pow(1 / p)
