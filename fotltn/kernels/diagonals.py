@@ -10,7 +10,7 @@ From pairs that are d apart to those that are d + 1 apart, `P` grows by one term
 d, with a few operations on all points, gives every value, adding in the order of the equations. A
 second pass, from the far pairs to the near ones, gives the gradient. Work is O(T²), as p-means
 demand; memory is O(T √T) for as many traces as are done at once, however many there are. On a GPU
-the operations of a diagonal are one kernel.
+the first pass is one kernel, and the second is one for each diagonal.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
     """The value at every point, from tables with axes (time, trace) and the number of witnesses."""
     x, r = _sides(left, right, m)
     sums = torch.zeros_like(x)
+    if x.is_cuda:
+        from fotltn.kernels import diagonals_gpu
+
+        diagonals_gpu.add_witnesses(sums, x, r, m, inside)
+        return _root(sums.div_(counts), m.q)
     running = torch.zeros_like(x)
     if m.low == 0:
         _add_witness(sums, running, r, 0, m, inside)
@@ -72,9 +77,8 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
         near = len(x) - distance
         running[:near].add_(x[distance - 1 : -1])
         if distance >= m.low:
-            _add_witness(
-                sums[:near], running[:near], r[distance:], distance, m, _from(inside, distance)
-            )
+            there = _from(inside, distance)
+            _add_witness(sums[:near], running[:near], r[distance:], distance, m, there)
     return _root(sums.div_(counts), m.q)
 
 
@@ -122,24 +126,35 @@ def _backwards(x: Tensor, high: int) -> Iterator[tuple[int, Tensor]]:
 
     Those at some distances are remembered; the ones between are computed again from there.
     """
-    length = len(x)
     stride = max(1, math.isqrt(high))
-    running = torch.zeros_like(x)
-    marks = {0: running.clone()}
-    for distance in range(1, high + 1):
-        running[: length - distance].add_(x[distance - 1 : -1])
-        if distance % stride == 0:
-            marks[distance] = running[: length - distance].clone()
-    between = [torch.empty_like(x) for _ in range(stride)]
-    for start in range(high // stride * stride, -1, -stride):
-        stop = min(high, start + stride - 1)
-        between[0][: length - start].copy_(marks.pop(start))
-        for distance in range(start + 1, stop + 1):
-            near = length - distance
-            previous = between[distance - start - 1][:near]
-            torch.add(previous, x[distance - 1 : -1], out=between[distance - start][:near])
+    marks = _running(x, torch.zeros_like(x), 0, high, stride)
+    for number in range(len(marks) - 1, -1, -1):
+        start, stop = number * stride, min(high, (number + 1) * stride - 1)
+        between = _running(x, marks[number], start, stop, 1)
         for distance in range(stop, start - 1, -1):
-            yield distance, between[distance - start][: length - distance]
+            yield distance, between[distance - start][: len(x) - distance]
+
+
+def _running(x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> Tensor:
+    """The running sums at every so many distances, from those at the first of them."""
+    count = (stop - start) // stride + 1
+    sums = torch.empty(count, *x.shape, dtype=x.dtype, device=x.device)
+    if x.is_cuda:
+        from fotltn.kernels import diagonals_gpu
+
+        diagonals_gpu.running(sums, x, first, start, stop, stride)
+        return sums
+    running = sums[0].copy_(first)
+    if stride > 1:
+        running = running.clone()
+    for distance in range(start + 1, stop + 1):
+        near = len(x) - distance
+        after = sums[distance - start] if stride == 1 else running
+        torch.add(running[:near], x[distance - 1 : -1], out=after[:near])
+        running = after
+        if stride > 1 and (distance - start) % stride == 0:
+            sums[(distance - start) // stride].copy_(running)
+    return sums
 
 
 # --- one diagonal ---------------------------------------------------------------------------------
@@ -149,11 +164,6 @@ def _add_witness(
     sums: Tensor, running: Tensor, r: Tensor, distance: int, m: Means, inside: Tensor | None
 ) -> None:
     """Add the powers of one witness of each point."""
-    if sums.is_cuda:
-        from fotltn.kernels import diagonals_gpu
-
-        diagonals_gpu.add_witness(sums, running, r, distance, m, inside)
-        return
     if distance == 0:
         reached = r + m.epsilon if m.epsilon else r.clone()
     else:

@@ -1,4 +1,4 @@
-"""One diagonal of until on a GPU, as one kernel; see `diagonals`."""
+"""The loops of `diagonals` on a GPU. All tensors lie in memory without gaps, time first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fotltn.kernels.diagonals import Means
 
-_WIDTH = 1024
+#: Points that one program of a kernel has: few where it loops over distances, many else.
+_FEW, _MANY = 256, 1024
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -41,30 +42,55 @@ def _rooted(u, p: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001,
     return tl.where(u > 0, tl.exp2(tl.log2(tl.where(u > 0, u, 1.0)) / p), 0.0)
 
 
-@triton.jit(do_not_specialize=["distance", "count"])  # type: ignore[untyped-decorator]
-def _witness(  # type: ignore[no-untyped-def] # noqa: ANN202
-    sums, running, r, inside, distance, count,  # noqa: ANN001
+@triton.jit(do_not_specialize=["width", "low", "high", "count"])  # type: ignore[untyped-decorator]
+def _witnesses(  # type: ignore[no-untyped-def] # noqa: ANN202
+    sums, x, r, inside, width, low, high, count,  # noqa: ANN001
     p: tl.constexpr, q: tl.constexpr, epsilon: tl.constexpr, masked: tl.constexpr,
-    width: tl.constexpr,
+    block: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(0).to(tl.int64) * width + tl.arange(0, width)
-    there = place < count
-    right = tl.load(r + place, mask=there)
-    mean = tl.load(running + place, mask=there, other=0.0) / tl.maximum(distance, 1)
-    reached = right - right * _rooted(mean, p) * (1 - epsilon) + epsilon
-    if masked:
-        reached *= tl.load(inside + place, mask=there)
-    total = tl.load(sums + place, mask=there) + _raised(reached, q)
-    tl.store(sums + place, total, mask=there)
+    place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    running = tl.zeros((block,), dtype=sums.dtype.element_ty)
+    total = tl.zeros((block,), dtype=sums.dtype.element_ty)
+    witness = place
+    for distance in range(high + 1):
+        there = witness < count
+        if distance >= low:
+            right = tl.load(r + witness, mask=there, other=0.0)
+            root = _rooted(running / tl.maximum(distance, 1), p)
+            reached = right - right * root * (1 - epsilon) + epsilon
+            if masked:
+                reached *= tl.load(inside + witness, mask=there, other=0.0)
+            total += tl.where(there, _raised(reached, q), 0.0)
+        running += tl.load(x + witness, mask=there, other=0.0)
+        witness += width
+    tl.store(sums + place, total, mask=place < count)
+
+
+@triton.jit(do_not_specialize=["width", "start", "stop", "stride", "count"])  # type: ignore[untyped-decorator]
+def _running(  # type: ignore[no-untyped-def] # noqa: ANN202
+    sums, x, first, width, start, stop, stride, count,  # noqa: ANN001
+    block: tl.constexpr,
+):  # fmt: skip
+    place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    here = place < count
+    total = tl.load(first + place, mask=here)
+    tl.store(sums + place, total, mask=here)
+    term = place + start.to(tl.int64) * width
+    for distance in range(start + 1, stop + 1):
+        total += tl.load(x + term, mask=term < count, other=0.0)
+        if (distance - start) % stride == 0:
+            row = ((distance - start) // stride).to(tl.int64) * count
+            tl.store(sums + row + place, total, mask=here)
+        term += width
 
 
 @triton.jit(do_not_specialize=["distance", "count"])  # type: ignore[untyped-decorator]
 def _gradients(  # type: ignore[no-untyped-def] # noqa: ANN202
     running, r, grad, carried, by_r, inside, distance, count,  # noqa: ANN001
     p: tl.constexpr, q: tl.constexpr, epsilon: tl.constexpr, tiny: tl.constexpr,
-    masked: tl.constexpr, width: tl.constexpr,
+    masked: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(0).to(tl.int64) * width + tl.arange(0, width)
+    place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     there = place < count
     right = tl.load(r + place, mask=there)
     mean = tl.load(running + place, mask=there, other=0.0) / distance
@@ -81,14 +107,20 @@ def _gradients(  # type: ignore[no-untyped-def] # noqa: ANN202
     tl.store(carried + place, tl.load(carried + place, mask=there) - slope, mask=there)
 
 
-def add_witness(
-    sums: Tensor, running: Tensor, r: Tensor, distance: int, m: Means, inside: Tensor | None
-) -> None:
-    """As `diagonals` has it; all tensors lie in memory without gaps."""
+def add_witnesses(sums: Tensor, x: Tensor, r: Tensor, m: Means, inside: Tensor | None) -> None:
+    """The sums over all witnesses, at every point."""
     count = sums.numel()
-    _witness[_grid(count)](
-        sums, running, r, sums if inside is None else inside, distance, count,
-        m.p, m.q, m.epsilon, inside is not None, _WIDTH,
+    _witnesses[_grid(count, _FEW)](
+        sums, x, r, sums if inside is None else inside, sums.shape[1], m.low, m.high, count,
+        m.p, m.q, m.epsilon, inside is not None, _FEW,
+    )  # fmt: skip
+
+
+def running(sums: Tensor, x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> None:
+    """The running sums at every so many distances."""
+    count = x.numel()
+    _running[_grid(count, _FEW)](
+        sums, x, first, x.shape[1], start, stop, stride, count, _FEW
     )  # fmt: skip
 
 
@@ -96,14 +128,14 @@ def add_gradients(
     running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
     m: Means, inside: Tensor | None,
 ) -> None:  # fmt: skip
-    """As `diagonals` has it; all tensors lie in memory without gaps."""
+    """What one diagonal adds to the gradients."""
     count = running.numel()
     tiny = torch.finfo(running.dtype).tiny
-    _gradients[_grid(count)](
+    _gradients[_grid(count, _MANY)](
         running, r, grad, carried, by_r, running if inside is None else inside, distance, count,
-        m.p, m.q, m.epsilon, tiny, inside is not None, _WIDTH,
+        m.p, m.q, m.epsilon, tiny, inside is not None, _MANY,
     )  # fmt: skip
 
 
-def _grid(count: int) -> Any:
-    return (triton.cdiv(count, _WIDTH),)
+def _grid(count: int, block: int) -> Any:
+    return (triton.cdiv(count, block),)

@@ -152,7 +152,9 @@ def _portions(
         def part(u: Tensor, first: int = first) -> Tensor:
             return u.reshape(-1, horizon)[first : first + width]
 
-        there = None if inside is None else part(inside.expand_as(left)).T.to(left.dtype)
+        there = (
+            None if inside is None else part(inside.expand_as(left)).T.to(left.dtype).contiguous()
+        )
         if there is None:
             counts = (ends - starts).unsqueeze(-1).to(left.dtype)
         else:
