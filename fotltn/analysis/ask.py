@@ -49,7 +49,25 @@ class Answer:
     names: Names = field(default_factory=Names, compare=False, repr=False)
 
     def _repr_html_(self) -> str:
-        return answer_html(self)
+        several, over_time = len(self.lengths) > 1, len(self.times) > 1
+        variables = [a.name for a in self.axes]
+        heads = [*(["trace"] if several else []), *variables]
+        heads += ["over time", "lowest", "highest"] if over_time else ["value"]
+        rows: list[list[object]] = []
+        for row in itertools.islice(self.bindings(), _SHOWN):
+            said = ", ".join(f"{n} = {name}" for n, name in zip(variables, row.names, strict=True))
+            low, high = min(row.values), max(row.values)
+            degrees: list[object] = [bar(row.values[0])]
+            if over_time:
+                said = f"{said}: from {degree(low)} to {degree(high)}"
+                degrees = [strip(row.values, said=said), degree(low), degree(high)]
+            rows.append([*([row.trace] if several else []), *row.names, *degrees])
+        total = math.prod(self.tensor.shape[:-1])
+        rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
+        shown = parse_formula(self.text)._repr_latex_()
+        return table(heads, rows, left=["trace", *variables, "over time"], caption=shown) + text(
+            rest
+        )
 
     def rows(self) -> Iterator[dict[str, object]]:
         """One row for each trace, binding and time: variables, `trace`, `time`, `value`.
@@ -62,7 +80,7 @@ class Answer:
                 bound = dict(zip(variables, row.names, strict=True))
                 yield {**bound, "trace": row.trace, "time": time, "value": value}
 
-    def bindings(self) -> Iterator[Binding]:
+    def bindings(self) -> Iterator[BoundValues]:
         """Entities by name, with their values over time; without those that a trace lacks."""
         for trace, length in enumerate(self.lengths):
             here = sum(t < length for t in self.times)
@@ -73,10 +91,10 @@ class Answer:
                 ]
                 if here and None not in named:
                     values = self.tensor[(trace, *place)][:here].tolist()
-                    yield Binding(self.names.trace(trace), list(map(str, named)), values)
+                    yield BoundValues(self.names.trace(trace), list(map(str, named)), values)
 
 
-class Binding(NamedTuple):
+class BoundValues(NamedTuple):
     """The names of a trace and of entities, and the values of a formula there."""
 
     trace: str
@@ -123,24 +141,3 @@ def ask(
     times = tuple(range(tables.horizon)) if point is None else (point,)
     lengths = tuple(tables.lengths.tolist())
     return Answer(str(parsed), checked.free, shown, times, lengths, tables.names)
-
-
-def answer_html(answer: Answer) -> str:
-    """An answer for notebooks: a row for each binding, with bars, or strips over time."""
-    several, over_time = len(answer.lengths) > 1, len(answer.times) > 1
-    variables = [a.name for a in answer.axes]
-    heads = [*(["trace"] if several else []), *variables]
-    heads += ["over time", "lowest", "highest"] if over_time else ["value"]
-    rows: list[list[object]] = []
-    for row in itertools.islice(answer.bindings(), _SHOWN):
-        said = ", ".join(f"{n} = {name}" for n, name in zip(variables, row.names, strict=True))
-        low, high = min(row.values), max(row.values)
-        degrees: list[object] = [bar(row.values[0])]
-        if over_time:
-            said = f"{said}: from {degree(low)} to {degree(high)}"
-            degrees = [strip(row.values, said=said), degree(low), degree(high)]
-        rows.append([*([row.trace] if several else []), *row.names, *degrees])
-    total = math.prod(answer.tensor.shape[:-1])
-    rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
-    shown = parse_formula(answer.text)._repr_latex_()
-    return table(heads, rows, left=["trace", *variables, "over time"], caption=shown) + text(rest)

@@ -13,15 +13,13 @@ from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, KnowledgeB
 from fotltn.analysis.audit_warnings import findings
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.counts import count
-from fotltn.analysis.evaluate_cells import two_valued
+from fotltn.analysis.evaluate_cells import degrees_of, rounded, used_predicates
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.prefix import prefix, rebuild
-from fotltn.analysis.presence import used_predicates
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.analysis.record import look_up
 from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
-from fotltn.logic.signature import Signature
 from fotltn.semantics.config import PMean, Semantics, check_share
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
@@ -56,56 +54,51 @@ def audit(
         DataError: a learned predicate is not declared, or a table is missing.
     """
     check_share(threshold)
-    _check(learned, theory.signature)
+    for name in learned:
+        problem = f"the learned predicate '{name}' is not declared"
+        look_up(theory.signature.predicates, name, problem)
     formulas = {a.name: a.formula for a in theory.axioms}
-    worlds: dict[str, Tables] = {
-        "value": tables,
-        "all_false": _constant(tables, theory.signature, learned, 0.0),
-        "all_half": _constant(tables, theory.signature, learned, 0.5),
+    worlds = {
+        "value": (formulas, tables),
+        "all_false": (formulas, _constant(theory, tables, learned, 0.0)),
+        "all_half": (formulas, _constant(theory, tables, learned, 0.5)),
     }
-    known = {n for n, f in formulas.items() if not used_predicates(f) & set(unknown)}
-    if labels is None:
-        known = set()
-    else:
-        worlds["labels"] = labels
+    known: dict[str, c.Formula] = {}
+    if labels is not None:
+        known = {n: f for n, f in formulas.items() if not used_predicates(f) & set(unknown)}
+        worlds["labels"] = (known, labels)
     values = {
-        name: _values(
-            {n: f for n, f in formulas.items() if name != "labels" or n in known},
-            world, semantics, threshold,
-        )
-        for name, world in worlds.items()
-    }  # fmt: skip
-    shares = _gradients(theory, tables, semantics, frozenset(learned))
+        name: degrees_of(some, world, semantics, threshold)
+        for name, (some, world) in worlds.items()
+    }
+    shares = _gradients(theory, tables, semantics, learned)
+    evidence = rounded(tables if labels is None else labels, threshold)
     axioms = []
     for axiom in theory.axioms:
-        cells = cells_of(axiom, tables, semantics, threshold)
+        name, cells = axiom.name, cells_of(axiom, tables, semantics, threshold)
         on_labels = None
-        if labels is not None and axiom.name in known:
+        if labels is not None and name in known:
             on_labels = _counted(replace(cells, tables=labels))
-        gradient = shares.get(axiom.name, (None, None))
-        axioms.append(
-            AxiomAudit(
-                name=axiom.name,
-                text=cells.text,
-                weight=axiom.weight,
-                implication=cells.prefix.rule is not None,
-                value=values["value"][axiom.name],
-                labels=values["labels"][axiom.name] if on_labels is not None else None,
-                all_false=values["all_false"][axiom.name],
-                all_half=values["all_half"][axiom.name],
-                antecedent=_mean_antecedent(cells),
-                on_model=_counted(cells),
-                on_labels=on_labels,
-                gradient_antecedent=gradient[0],
-                gradient_consequent=gradient[1],
-            )
+        gradient = shares.get(name, (None, None))
+        row = AxiomAudit(
+            value=values["value"][name],
+            labels=values["labels"][name] if on_labels is not None else None,
+            all_false=values["all_false"][name],
+            all_half=values["all_half"][name],
+            name=name,
+            text=cells.text,
+            weight=axiom.weight,
+            implication=cells.prefix.rule is not None,
+            antecedent=_mean_antecedent(cells),
+            on_model=_counted(cells),
+            on_labels=on_labels,
+            gradient_antecedent=gradient[0],
+            gradient_consequent=gradient[1],
         )
+        axioms.append((row, replace(cells, tables=evidence)))
     together = _together(theory, values, semantics)
-    evidence = tables if labels is None else labels
-    warnings = findings(
-        theory, axioms, together, evidence, semantics, frozenset(learned), threshold
-    )
-    return Audit(tuple(axioms), together, warnings)
+    warnings = findings(axioms, together, learned)
+    return Audit(tuple(row for row, _ in axioms), together, warnings)
 
 
 def _counted(cells: Cells) -> CrispAudit:
@@ -114,52 +107,30 @@ def _counted(cells: Cells) -> CrispAudit:
     total, absent, support, held, truncated, base_cells, base_true = (
         int(getattr(counts, field.name).sum()) for field in fields(counts)
     )
+    every = CrispAudit(total, support - held, truncated, absent)
     if cells.prefix.rule is None:
-        return CrispAudit(total, support - held, truncated, absent)
-    return CrispAudit(
-        total,
-        support - held,
-        truncated,
-        absent,
-        support,
-        held / support if support else None,
-        base_true / base_cells if base_cells else None,
+        return every
+    return replace(
+        every,
+        support=support,
+        confidence=held / support if support else None,
+        base_rate=base_true / base_cells if base_cells else None,
     )
 
 
-def _check(learned: Collection[str], signature: Signature) -> None:
-    for name in learned:
-        if name not in signature.predicates:
-            known = signature.predicates
-            hint = did_you_mean(name, known) or f"there are {listing(known)}"
-            raise DataError(f"the learned predicate '{name}' is not declared; {hint}")
-
-
 def _constant(
-    model: Tables,
-    signature: Signature,
-    learned: Collection[str],
-    degree: float,
+    theory: CheckedTheory, tables: Tables, learned: Collection[str], degree: float
 ) -> Tables:
     """The same with one degree for all that is learned, as a table without facts."""
-    device = model.lengths.device
-    tables: dict[str, Tensor | SparseTable] = dict(model.predicates)
+    device = tables.lengths.device
+    predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
     for name in learned:
-        shape = (1, *(model.sizes[s] for s in signature.predicates[name].sorts), 1)
+        sorts = theory.signature.predicates[name].sorts
+        shape = (1, *(tables.sizes[s] for s in sorts), 1)
         index = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
-        value = torch.zeros(0, dtype=model.dtype, device=device)
-        tables[name] = SparseTable(index, value, shape, degree)
-    return replace(model, predicates=tables)
-
-
-@torch.no_grad()
-def _values(
-    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, threshold: float
-) -> dict[str, float]:
-    if semantics.boolean:
-        tables = two_valued(tables, threshold)
-    values = axiom_values(formulas, tables, semantics)
-    return {name: float(value) for name, value in values.items()}
+        value = torch.zeros(0, dtype=tables.dtype, device=device)
+        predicates[name] = SparseTable(index, value, shape, degree)
+    return replace(tables, predicates=predicates)
 
 
 def _together(
@@ -176,8 +147,8 @@ def _together(
         for n, v in told.items()
     }
     return KnowledgeBase(*(
-        Worlds(found["value"], found.get("labels"), found["all_false"], found["all_half"])
-        for found in (means, errors)
+        Worlds(by["value"], by.get("labels"), by["all_false"], by["all_half"])
+        for by in (means, errors)
     ))  # fmt: skip
 
 
@@ -193,63 +164,52 @@ def _mean_antecedent(cells: Cells) -> float | None:
     return total / number if number else 0.0
 
 
+# --- where the gradient goes -----------------------------------------------------------------
+
+
 def _gradients(
-    theory: CheckedTheory,
-    model: Tables,
-    semantics: Semantics,
-    learned: frozenset[str],
+    theory: CheckedTheory, tables: Tables, semantics: Semantics, learned: Collection[str]
 ) -> dict[str, tuple[float, float]]:
     """For each implication the shares of its gradient that go to antecedent and consequent.
 
     Predicates of the antecedent get names of their own, with the same tables.
     """
-    if semantics.boolean:
+    if semantics.boolean or not learned:
         return {}
-    known = theory.signature.predicates
-    marked = {name + _MARK: replace(known[name], name=name + _MARK) for name in learned}
+
+    def marked(node: c.Core) -> c.Core:
+        if isinstance(node, c.Atom) and node.predicate in learned:
+            return c.Atom(node.predicate + _MARK, node.args)
+        return node
+
     formulas = {}
     for axiom in theory.axioms:
-        whole = prefix(axiom.formula)
-        if whole.rule is not None:
-            antecedent, consequent = whole.rule
-            body = c.Implies(transform(antecedent, lambda n: _marked(n, learned)), consequent)
-            formulas[axiom.name] = rebuild(whole.layers, body)
-    tables: dict[str, Tensor | SparseTable] = dict(model.predicates)
+        start = prefix(axiom.formula)
+        if start.rule is not None:
+            antecedent, consequent = start.rule
+            body = c.Implies(transform(antecedent, marked), consequent)
+            formulas[axiom.name] = rebuild(start.layers, body)
+    predicates: dict[str, Tensor | SparseTable] = dict(tables.predicates)
     inputs: dict[str, Tensor] = {}
-    for name in (*learned, *marked):
-        table, inputs[name] = _fresh(model.table(name.removesuffix(_MARK)), model.dtype)
-        tables[name] = table
+    for name in (*learned, *(name + _MARK for name in learned)):
+        table = tables.table(name.removesuffix(_MARK))
+        degrees = table.value if isinstance(table, SparseTable) else table
+        degrees = degrees.detach().to(tables.dtype, copy=True).requires_grad_()
+        facts = replace(table, value=degrees) if isinstance(table, SparseTable) else degrees
+        inputs[name], predicates[name] = degrees, facts
     with torch.enable_grad():
-        values = axiom_values(formulas, replace(model, predicates=tables), semantics)
-        return {
-            name: shares
-            for name, value in values.items()
-            if (shares := _shares(value, inputs)) is not None
-        }
-
-
-def _marked(node: c.Core, learned: frozenset[str]) -> c.Core:
-    if isinstance(node, c.Atom) and node.predicate in learned:
-        return c.Atom(node.predicate + _MARK, node.args)
-    return node
-
-
-def _fresh(table: Tensor | SparseTable, dtype: torch.dtype) -> tuple[Tensor | SparseTable, Tensor]:
-    """A copy of a table, and its degrees, which carry gradients."""
-    if isinstance(table, SparseTable):
-        value = table.value.detach().to(dtype, copy=True).requires_grad_()
-        return replace(table, value=value), value
-    degrees = table.detach().to(dtype, copy=True).requires_grad_()
-    return degrees, degrees
+        values = axiom_values(formulas, replace(tables, predicates=predicates), semantics)
+        shares = {name: _shares(value, inputs) for name, value in values.items()}
+    return {name: share for name, share in shares.items() if share is not None}
 
 
 def _shares(value: Tensor, inputs: Mapping[str, Tensor]) -> tuple[float, float] | None:
     if not value.requires_grad:
         return None
-    found = torch.autograd.grad(value, list(inputs.values()), allow_unused=True, retain_graph=True)
+    slopes = torch.autograd.grad(value, list(inputs.values()), allow_unused=True, retain_graph=True)
     sums = {True: 0.0, False: 0.0}
-    for name, gradient in zip(inputs, found, strict=True):
-        if gradient is not None:
-            sums[name.endswith(_MARK)] += float(gradient.abs().sum(dtype=torch.float64))
+    for name, slope in zip(inputs, slopes, strict=True):
+        if slope is not None:
+            sums[name.endswith(_MARK)] += float(slope.abs().sum(dtype=torch.float64))
     total = sums[True] + sums[False]
     return (sums[True] / total, sums[False] / total) if total > 0 else None

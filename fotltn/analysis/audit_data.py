@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.analysis.record import Record, look_up
 from fotltn.format import degree
 
 #: Values that differ by less are taken as equal.
 ROUNDING = 1e-6
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What a warning is about."""
 
     VACUOUS = "vacuous"  # satisfied without evidence
@@ -23,20 +23,16 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """A warning about an axiom, or (without a name) about all of them together."""
 
     axiom: str | None
-    kind: Kind
+    kind: FindingKind
     message: str
-
-    def as_dict(self) -> dict[str, object]:
-        """The warning for machines."""
-        return {"axiom": self.axiom, "kind": str(self.kind), "message": self.message}
 
 
 @dataclass(frozen=True, slots=True)
-class CrispAudit:
+class CrispAudit(Record):
     """An axiom in two-valued logic, counted over its cells: traces, bindings and times.
 
     Args:
@@ -56,6 +52,11 @@ class CrispAudit:
     support: int | None = None
     confidence: float | None = None
     base_rate: float | None = None
+
+    KEYS = (
+        "cells", "holds", "violations", "violation_rate", "truncated", "absent", "support",
+        "active_share", "confidence", "base_rate", "lift",
+    )  # fmt: skip
 
     @property
     def holds(self) -> bool:
@@ -81,86 +82,17 @@ class CrispAudit:
             return None
         return self.confidence / self.base_rate
 
-    def as_dict(self) -> dict[str, object]:
-        """The counts for machines."""
-        return {
-            "cells": self.cells,
-            "holds": self.holds,
-            "violations": self.violations,
-            "violation_rate": self.violation_rate,
-            "truncated": self.truncated,
-            "absent": self.absent,
-            "support": self.support,
-            "active_share": self.active_share,
-            "confidence": self.confidence,
-            "base_rate": self.base_rate,
-            "lift": self.lift,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class AxiomAudit:
-    """One axiom: its values, what they rest on, and where its gradient goes.
+class Worlds(Record):
+    """One number on the model, on the labels, and for predictions that know nothing.
 
     Args:
-        name: the axiom's name.
-        text: the axiom as it is written.
-        weight: how much it counts among the others.
-        implication: whether it is an implication under ∀ and G; if not, what speaks of
-            antecedents is None.
-        value: its degree on the model.
-        labels: its degree on the labels, if there are any.
-        all_false: its degree if every learned predicate is false everywhere.
-        all_half: its degree if every learned predicate is 0.5 everywhere.
-        antecedent: the mean degree of the antecedent on the model.
-        on_model: its two-valued truth on the model.
-        on_labels: its two-valued truth on the labels.
-        gradient_antecedent: the share of the gradient that goes to learned predicates of the
-            antecedent; None if nothing has a gradient.
-        gradient_consequent: the share that goes to those of the consequent.
+        value: on the model.
+        labels: on the labels, if there are any.
+        all_false: if every learned predicate is false everywhere.
+        all_half: if every learned predicate is 0.5 everywhere.
     """
-
-    name: str
-    text: str
-    weight: float
-    implication: bool
-    value: float
-    labels: float | None
-    all_false: float
-    all_half: float
-    antecedent: float | None
-    on_model: CrispAudit
-    on_labels: CrispAudit | None
-    gradient_antecedent: float | None
-    gradient_consequent: float | None
-
-    @property
-    def evidence(self) -> CrispAudit:
-        """What the labels say, or the model if there are none."""
-        return self.on_model if self.on_labels is None else self.on_labels
-
-    def as_dict(self) -> dict[str, object]:
-        """The axiom for machines."""
-        return {
-            "axiom": self.name,
-            "text": self.text,
-            "weight": self.weight,
-            "implication": self.implication,
-            "value": self.value,
-            "labels": self.labels,
-            "all_false": self.all_false,
-            "all_half": self.all_half,
-            "antecedent": self.antecedent,
-            "gradient_antecedent": self.gradient_antecedent,
-            "gradient_consequent": self.gradient_consequent,
-            "on_model": self.on_model.as_dict(),
-            "on_labels": None if self.on_labels is None else self.on_labels.as_dict(),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Worlds:
-    """One number on the model, on the labels, and for predictions that know nothing."""
 
     value: float
     labels: float | None
@@ -176,18 +108,53 @@ class Worlds:
         shown += [f"all-false {degree(self.all_false)}", f"all-0.5 {degree(self.all_half)}"]
         return ", ".join(shown)
 
-    def as_dict(self) -> dict[str, float | None]:
-        """The numbers for machines."""
-        return {
-            "value": self.value,
-            "labels": self.labels,
-            "all_false": self.all_false,
-            "all_half": self.all_half,
-        }
+
+@dataclass(frozen=True, slots=True)
+class AxiomAudit(Worlds):
+    """One axiom: its degree on all of these, what that rests on, and where its gradient goes.
+
+    Args:
+        name: the axiom's name.
+        text: the axiom as it is written.
+        weight: how much it counts among the others.
+        implication: whether it is an implication under ∀ and G; if not, what speaks of
+            antecedents is None.
+        antecedent: the mean degree of the antecedent on the model.
+        on_model: its two-valued truth on the model.
+        on_labels: its two-valued truth on the labels.
+        gradient_antecedent: the share of the gradient that goes to learned predicates of the
+            antecedent; None if nothing has a gradient.
+        gradient_consequent: the share that goes to those of the consequent.
+    """
+
+    name: str
+    text: str
+    weight: float
+    implication: bool
+    antecedent: float | None
+    on_model: CrispAudit
+    on_labels: CrispAudit | None
+    gradient_antecedent: float | None
+    gradient_consequent: float | None
+
+    KEYS = (
+        "axiom=name", "text", "weight", "implication", "value", "labels", "all_false", "all_half",
+        "antecedent", "gradient_antecedent", "gradient_consequent", "on_model", "on_labels",
+    )  # fmt: skip
+
+    @property
+    def evidence(self) -> CrispAudit:
+        """What the labels say, or the model if there are none."""
+        return self.on_model if self.on_labels is None else self.on_labels
+
+    @property
+    def where(self) -> str:
+        """What the evidence is of, in words."""
+        return "the model" if self.on_labels is None else "the labels"
 
 
 @dataclass(frozen=True, slots=True)
-class KnowledgeBase:
+class KnowledgeBase(Record):
     """All axioms together, next to what predictions that know nothing would score.
 
     Args:
@@ -197,6 +164,8 @@ class KnowledgeBase:
 
     kb_sat: Worlds
     satisfaction: Worlds
+
+    KEYS = ("kb_sat", "satisfaction", "meaning")
 
     @property
     def line(self) -> str:
@@ -224,36 +193,18 @@ class KnowledgeBase:
     def _best(self) -> float:
         return self.kb_sat.value if self.kb_sat.labels is None else self.kb_sat.labels
 
-    def as_dict(self) -> dict[str, object]:
-        """The numbers for machines, with what they are worth."""
-        return {
-            "kb_sat": self.kb_sat.as_dict(),
-            "satisfaction": self.satisfaction.as_dict(),
-            "meaning": self.meaning,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Record):
     """All axioms, the knowledge base as a whole, and the warnings."""
 
     axioms: tuple[AxiomAudit, ...]
     knowledge_base: KnowledgeBase
     warnings: tuple[Finding, ...]
 
+    KEYS = ("knowledge_base", "axioms", "warnings")
+
     def axiom(self, name: str) -> AxiomAudit:
         """The axiom of that name."""
-        for axiom in self.axioms:
-            if axiom.name == name:
-                return axiom
-        names = [a.name for a in self.axioms]
-        hint = did_you_mean(name, names) or f"there are {listing(names)}"
-        raise DataError(f"the audit has no axiom '{name}'; {hint}")
-
-    def as_dict(self) -> dict[str, object]:
-        """The audit for machines."""
-        return {
-            "knowledge_base": self.knowledge_base.as_dict(),
-            "axioms": [a.as_dict() for a in self.axioms],
-            "warnings": [w.as_dict() for w in self.warnings],
-        }
+        axioms = {axiom.name: axiom for axiom in self.axioms}
+        return look_up(axioms, name, f"the audit has no axiom '{name}'")

@@ -3,111 +3,96 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-import torch
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from fotltn.algebra.expr import free_axes
-from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, Kind, KnowledgeBase
-from fotltn.analysis.evaluate_cells import rounded, sweep, two_valued
+from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, FindingKind, KnowledgeBase
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.error_shares import ErrorMeasure, Errors, erring
+from fotltn.analysis.evaluate_cells import used_predicates
+from fotltn.analysis.prefix import Prefix
 from fotltn.format import degree, share
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedTheory
-from fotltn.semantics.config import CRISP, PMean, Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.config import PMean
 from fotltn.tree import postorder
 
 DILUTED = 0.8  # a true ∃ or F whose mean value is below this is reported
 MOSTLY = 0.9  # a share of the gradient above this is reported
 
+#: What a warning is about, and what it says.
+Warned = Iterator[tuple[FindingKind, str]]
+
 
 def findings(
-    theory: CheckedTheory,
-    axioms: Sequence[AxiomAudit],
-    together: KnowledgeBase,
-    evidence: Tables,
-    semantics: Semantics,
-    learned: frozenset[str],
-    threshold: float,
+    axioms: Sequence[tuple[AxiomAudit, Cells]], together: KnowledgeBase, learned: Collection[str]
 ) -> tuple[Finding, ...]:
     """All warnings: about the axioms together, then axiom by axiom.
 
     Args:
-        theory: the axioms.
-        axioms: what was measured of each.
+        axioms: what was measured of each, and its cells on what it is judged by: the labels, or
+            the model if there are none, with all degrees rounded to 0 and 1.
         together: what was measured of all.
-        evidence: the labels, or the model if there are none.
-        semantics: what gives axioms their values.
         learned: the predicates that are learned.
-        threshold: the degree from which on a fact is true.
     """
-    found = []
+    warnings = []
     if axioms and not together.telling:
-        found.append(Finding(None, Kind.VACUOUS, together.meaning))
-    shaded = _Evidence(evidence, semantics, threshold)
-    for axiom, checked in zip(axioms, theory.axioms, strict=True):
-        nodes = list(postorder(checked.formula))
-        touched = any(isinstance(n, c.Atom) and n.predicate in learned for n in nodes)
-        found += [
-            *_vacuous(axiom, touched),
-            *_diluted(axiom, nodes, shaded),
-            *_truncated(axiom),
-            *_contradicted(axiom),
-            *_gradient(axiom),
-        ]
-    return tuple(found)
+        warnings.append(Finding(None, FindingKind.VACUOUS, together.meaning))
+    for axiom, cells in axioms:
+        touched = bool(used_predicates(cells.formula) & set(learned))
+        for part in (_vacuous(axiom, touched), _diluted(axiom, cells), _other(axiom)):
+            warnings += [Finding(axiom.name, kind, message) for kind, message in part]
+    return tuple(warnings)
 
 
-def _where(axiom: AxiomAudit) -> str:
-    return "the model" if axiom.on_labels is None else "the labels"
-
-
-def _vacuous(axiom: AxiomAudit, touched: bool) -> Iterator[Finding]:
-    name = axiom.name
+def _vacuous(axiom: AxiomAudit, touched: bool) -> Warned:
+    name, where = axiom.name, axiom.where
     if axiom.evidence.support == 0:
-        yield Finding(
-            name,
-            Kind.VACUOUS,
-            f"{name}: the antecedent is true nowhere on {_where(axiom)}, so the axiom says nothing",
+        yield (
+            FindingKind.VACUOUS,
+            (f"{name}: the antecedent is true nowhere on {where}, so the axiom says nothing"),
         )
     true = axiom.value if axiom.labels is None else axiom.labels
     if not touched or axiom.all_false < true - ROUNDING:
         return
+    message = (
+        f"{name} scores {degree(axiom.all_false)} if every learned predicate is false, no less "
+        f"than on {where} ({degree(true)})"
+    )
     if axiom.all_false >= 1 - ROUNDING:
-        message = (
-            f"{name} is fully satisfied if every learned predicate is false; "
-            "a high value is no evidence"
+        message = f"{name} is fully satisfied if every learned predicate is false"
+    yield FindingKind.VACUOUS, f"{message}; a high value is no evidence"
+
+
+def _other(axiom: AxiomAudit) -> Warned:
+    """What the ends of traces, the labels, and the gradient say."""
+    name, evidence, labels = axiom.name, axiom.evidence, axiom.on_labels
+    if evidence.truncated:
+        yield (
+            FindingKind.TRUNCATED,
+            (
+                f"{name}: {evidence.truncated:,} of {_violations(evidence.violations)} on "
+                f"{axiom.where} {'is' if evidence.truncated == 1 else 'are'} due to the end of the "
+                "trace: a later witness could still come"
+            ),
         )
-    else:
-        message = (
-            f"{name} scores {degree(axiom.all_false)} if every learned predicate is false, no less "
-            f"than on {_where(axiom)} ({degree(true)}); a high value is no evidence"
+    if labels is not None and labels.violations:
+        yield (
+            FindingKind.CONTRADICTED,
+            (
+                f"{name} is contradicted by the labels: {_violations(labels.violations)} at "
+                f"{labels.cells if labels.support is None else labels.support:,} bindings and times"
+                f"{'' if labels.support is None else ' where its antecedent is true'}"
+            ),
         )
-    yield Finding(name, Kind.VACUOUS, message)
-
-
-def _truncated(axiom: AxiomAudit) -> Iterator[Finding]:
-    found = axiom.evidence
-    if found.truncated:
-        yield Finding(
-            axiom.name,
-            Kind.TRUNCATED,
-            f"{axiom.name}: {found.truncated:,} of {_violations(found.violations)} on "
-            f"{_where(axiom)} {'is' if found.truncated == 1 else 'are'} due to the end of the "
-            "trace: a later witness could still come",
-        )
-
-
-def _contradicted(axiom: AxiomAudit) -> Iterator[Finding]:
-    found = axiom.on_labels
-    if found is not None and found.violations:
-        yield Finding(
-            axiom.name,
-            Kind.CONTRADICTED,
-            f"{axiom.name} is contradicted by the labels: {_violations(found.violations)} at "
-            f"{found.cells if found.support is None else found.support:,} bindings and times"
-            f"{'' if found.support is None else ' where its antecedent is true'}",
+    part = axiom.gradient_antecedent
+    if part is not None and part > MOSTLY:
+        yield (
+            FindingKind.GRADIENT,
+            (
+                f"{name}: {share(part)} of the gradient goes to the antecedent; learning "
+                "satisfies it by making that false"
+            ),
         )
 
 
@@ -115,59 +100,40 @@ def _violations(count: int) -> str:
     return f"{count:,} violation{'' if count == 1 else 's'}"
 
 
-def _gradient(axiom: AxiomAudit) -> Iterator[Finding]:
-    part = axiom.gradient_antecedent
-    if part is not None and part > MOSTLY:
-        yield Finding(
-            axiom.name,
-            Kind.GRADIENT,
-            f"{axiom.name}: {share(part)} of the gradient goes to the antecedent; learning "
-            "satisfies it by making that false",
-        )
-
-
 # --- dilution --------------------------------------------------------------------------------
 
 
-class _Evidence(NamedTuple):
-    tables: Tables
-    semantics: Semantics
-    threshold: float
-
-
-def _diluted(axiom: AxiomAudit, nodes: Sequence[c.Core], given: _Evidence) -> Iterator[Finding]:
+def _diluted(axiom: AxiomAudit, cells: Cells) -> Warned:
     """∃, F and U by means, whose value is low where they are true."""
-    for node in nodes:
-        shape = _mean(node, given)
-        if shape is None:
+    for node in postorder(cells.formula):
+        if not isinstance(node, c.Formula) or (mean := _mean(node, cells)) is None:
             continue
-        words, many, p = shape
-        assert isinstance(node, c.Formula)
-        true, average = _average(node, given)
+        words, many, p = mean
+        true, average = _average(node, cells)
         if true and average < DILUTED:
-            least = many ** (-1 / p)
-            yield Finding(
-                axiom.name,
-                Kind.DILUTED,
-                f"{axiom.name}: '{words}' is a mean. Where it is true on {_where(axiom)}, its "
-                f"value is {degree(average, 2)} on average; one witness among {many:,} gives "
-                f"{many:,}^(-1/{p:g}) = {degree(least)}",
+            yield (
+                FindingKind.DILUTED,
+                (
+                    f"{axiom.name}: '{words}' is a mean. Where it is true on {axiom.where}, its "
+                    f"value is {degree(average, 2)} on average; one witness among {many:,} gives "
+                    f"{many:,}^(-1/{p:g}) = {degree(many ** (-1 / p))}"
+                ),
             )
 
 
-def _mean(node: c.Core, given: _Evidence) -> tuple[str, int, float] | None:
+def _mean(node: c.Formula, cells: Cells) -> tuple[str, int, float] | None:
     """How an existential operator is called, how many points its mean has at most, and its p."""
-    tables, semantics = given.tables, given.semantics
+    tables, semantics = cells.tables, cells.semantics
     match node:
         case c.Quantifier(False, axes):
             words = "exists " + ", ".join(a.name for a in axes)
             how, many = semantics.exists, math.prod(tables.size(a) for a in axes)
-        case c.Aggregate(False, _, window, past):
-            words, how = "O" if past else "F", semantics.eventually
-            many = _length(window, tables.horizon)
-        case c.Until(False, _, _, window, past):
-            words, how = "S" if past else "U", semantics.eventually
-            many = _length(window, tables.horizon)
+        case c.Aggregate(False, _, window, past) | c.Until(False, _, _, window, past):
+            until = isinstance(node, c.Until)
+            words = ("S" if until else "O") if past else ("U" if until else "F")
+            last = tables.horizon - 1 if window.high is None else window.high
+            how = semantics.eventually
+            many = min(last, tables.horizon - 1) - window.low + 1
         case _:
             return None
     if semantics.boolean or not isinstance(how, PMean) or math.isinf(how.p) or many < 2:
@@ -175,23 +141,14 @@ def _mean(node: c.Core, given: _Evidence) -> tuple[str, int, float] | None:
     return words, many, how.p
 
 
-def _length(window: c.Window, horizon: int) -> int:
-    last = horizon - 1 if window.high is None else min(window.high, horizon - 1)
-    return max(0, last - window.low + 1)
-
-
-def _average(node: c.Formula, given: _Evidence) -> tuple[int, float]:
+def _average(node: c.Formula, cells: Cells) -> tuple[int, float]:
     """At how many points a formula is true, and its mean value there."""
-    axes = tuple(sorted(free_axes(node), key=lambda a: a.name))
-    inside = given.tables.inside.reshape(given.tables.batch, *[1] * len(axes), given.tables.horizon)
-    boolean = two_valued(given.tables, given.threshold)
-    whole = rounded(given.tables, given.threshold)
-    truths = sweep({"u": node}, axes, boolean, CRISP)
-    degrees = sweep({"u": node}, axes, whole, given.semantics)
+    free = tuple(sorted(free_axes(node), key=lambda a: a.name))
+    always = c.Aggregate(True, node, c.Window(), past=False)
+    apart = replace(cells, prefix=Prefix((always,), node), free=free)
     count, total = 0, 0.0
-    for truth, values in zip(truths, degrees, strict=True):
-        shape = truth.shape(axes, given.tables)
-        true = (truth.values["u"] & inside).expand(shape)
+    for block, degrees, _, truth in erring(apart, Errors(ErrorMeasure.MEAN)):
+        true = truth & (block.weight > 0)  # inside the trace
         count += int(true.sum())
-        total += float((values.values["u"] * true).sum(dtype=torch.float64))
+        total += float((degrees * true).sum())
     return count, total / count if count else 0.0

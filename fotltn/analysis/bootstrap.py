@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fotltn.analysis.record import Record
 from fotltn.errors import DataError
 
 Counts = np.ndarray[Any, np.dtype[np.float64]]
@@ -20,16 +21,12 @@ _AT_ONCE = 2**22  # numbers drawn at once
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Record):
     """A number with its interval; None where there is nothing to count, or to draw from."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
-
-    def as_dict(self) -> dict[str, float | None]:
-        """The estimate for machines."""
-        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 class Draws:
@@ -60,13 +57,13 @@ class Draws:
             rows = min(width, self.resamples - start)
             picked = generator.integers(self.traces, size=(rows, self.traces))
             picked += np.arange(rows)[:, None] * self.traces
-            found = np.bincount(picked.reshape(-1), minlength=rows * self.traces)
-            yield found.reshape(rows, self.traces).astype(np.float64)
+            times = np.bincount(picked.reshape(-1), minlength=rows * self.traces)
+            yield times.reshape(rows, self.traces).astype(np.float64)
 
 
-def estimate(whole: Counts | float, drawn: Counts) -> Estimate:
+def estimate(number: Counts | float, drawn: Counts) -> Estimate:
     """A number, NaN where there is none, and the interval of its values over draws."""
-    value = None if np.isnan(whole) else float(whole)
+    value = None if np.isnan(number) else float(number)
     finite = drawn[np.isfinite(drawn)]
     if value is None or not len(drawn) or len(finite) < (1 - _LACKING) * len(drawn):
         return Estimate(value)
@@ -76,6 +73,6 @@ def estimate(whole: Counts | float, drawn: Counts) -> Estimate:
 
 def ratio(above: Counts, below: Counts) -> Counts:
     """A quotient, NaN where it has none."""
-    found: Counts = np.full(np.broadcast(above, below).shape, np.nan)
-    np.divide(above, below, out=found, where=np.asarray(below) > 0)
-    return found
+    quotient: Counts = np.full(np.broadcast(above, below).shape, np.nan)
+    np.divide(above, below, out=quotient, where=np.asarray(below) > 0)
+    return quotient

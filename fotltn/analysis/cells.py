@@ -9,22 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import sweep, two_valued
+from fotltn.analysis.axes import binding, columns, spread
+from fotltn.analysis.evaluate_cells import (
+    CellBlock,
+    degrees_of,
+    sweep,
+    two_valued,
+    used_predicates,
+)
 from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
-from fotltn.analysis.presence import present_where_used, used_predicates
+from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.record import look_up
 from fotltn.analysis.text import text_of, written
-from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.evaluation import axiom_values
+from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics, check_share
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.interpretation import Tables, Value
 from fotltn.syntax.formula import Formula
 
 if TYPE_CHECKING:
@@ -42,43 +50,6 @@ class Cell:
     trace: int
     numbers: tuple[int, ...]
     time: int
-
-
-class Block(NamedTuple):
-    """Some of the cells: places `start` to `stop` of the first axis.
-
-    Tensors have axes (trace, axes …, time), of size 1 where nothing depends on one.
-
-    Args:
-        start: the first place.
-        stop: the place after the last.
-        values: what formulas are at these cells.
-        weight: the share of each cell in the mean that the formula is.
-        counts: the cells that count: whose guards are true, inside their trace, with all entities
-            present at the times at which they are used.
-        shape: the size of all axes in full.
-    """
-
-    start: int
-    stop: int
-    values: dict[str, Tensor]
-    weight: Tensor
-    counts: Tensor
-    shape: tuple[int, ...]
-
-    def between(self, start: int, stop: int) -> Block:
-        """Some of these cells."""
-        if (start, stop) == (self.start, self.stop):
-            return self
-
-        def part(tensor: Tensor) -> Tensor:
-            return (
-                tensor[:, start - self.start : stop - self.start] if tensor.shape[1] > 1 else tensor
-            )
-
-        values = {name: part(tensor) for name, tensor in self.values.items()}
-        shape = (self.shape[0], stop - start, *self.shape[2:])
-        return Block(start, stop, values, part(self.weight), part(self.counts), shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,19 +121,29 @@ class Cells:
         used = used_predicates(self.formula)
         return two_valued(self.tables, self.threshold, used, budget=self.budget)
 
-    @torch.no_grad()
     def value(self) -> float:
         """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
-        tables = self.boolean if self.semantics.boolean else self.tables
-        return float(axiom_values({"": self.formula}, tables, self.semantics)[""])
+        formulas = {"": self.formula}
+        return degrees_of(formulas, self.tables, self.semantics, self.threshold, self.budget)[""]
 
     # --- what people ask of them --------------------------------------------------------------
 
     def worst(self, top: int = 10) -> Violations:
-        """The cells that the error comes from: violations first, then what is weak."""
-        from fotltn.analysis.violations import worst_of
+        """The cells that the error comes from: violations first, then what is weak.
 
-        return worst_of(self, top)
+        Of each kind the largest errors come first, ties in the order of trace, time and binding.
+        Shares are of the error of all cells. Where ∀ and G differ in p, or where there is an
+        epsilon, cells are those of the outermost means that have one p; `cells` says which.
+
+        Args:
+            top: how many to give at most.
+
+        Raises:
+            DataError: a table is missing, or the formula has free variables.
+        """
+        from fotltn.analysis.violations import violations
+
+        return violations(self, top)
 
     def counts(self) -> Counts:
         """How many cells there are, where an antecedent is true, and the consequent with it."""
@@ -203,8 +184,9 @@ class Cells:
             DataError: there is no such cell.
         """
         from fotltn.analysis.explain.repairs import repair
+        from fotltn.analysis.explain.site import Site
 
-        return repair(self, self.find(binding, time, trace), fixed=fixed)
+        return repair(Site(self, self.find(binding, time, trace)), fixed=fixed)
 
     # --- a part at a time ---------------------------------------------------------------------
 
@@ -215,7 +197,7 @@ class Cells:
         crisp: bool = False,
         count: bool = False,
         prefix: Prefix | None = None,
-    ) -> Iterator[Block]:
+    ) -> Iterator[CellBlock]:
         """The values of formulas at all cells, some at a time.
 
         Args:
@@ -228,13 +210,15 @@ class Cells:
         axes = self.free + layers.axes
         two = crisp or self.semantics.boolean
         tables, semantics = (self.boolean, CRISP) if two else (self.tables, self.semantics)
-        weighed = weights(layers, tables, threshold=self.threshold, count=count)
-        present = present_where_used(axes, layers.body, self.tables)
-        for part in sweep(formulas, axes, tables, semantics, budget=self.budget):
-            cut = (part.start, part.stop)
-            weight = weighed.at(axes, cut)
-            counts = (weight > 0) & present.at(axes, cut)
-            yield Block(*cut, part.values, weight, counts, part.shape(axes, tables))
+        yield from sweep(
+            formulas,
+            axes,
+            tables,
+            semantics,
+            weights=weights(layers, tables, threshold=self.threshold, count=count),
+            present=present_where_used(axes, layers.body, self.tables),
+            budget=self.budget,
+        )
 
     # --- rows: bindings in a trace ------------------------------------------------------------
 
@@ -269,11 +253,8 @@ class Cells:
         if not 0 <= time < self.columns:
             raise DataError(f"there is no column {time}: there are 0 to {self.columns - 1}")
         trace, place = divmod(row, self.bindings)
-        numbers: list[int] = []
-        for size in reversed(self.sizes):
-            place, number = divmod(place, size)
-            numbers.insert(0, number)
-        return Cell(trace, tuple(numbers), time)
+        numbers = np.unravel_index(place, self.sizes) if self.sizes else ()
+        return Cell(trace, tuple(map(int, numbers)), time)
 
     def trace_of(self, row: int) -> str | None:
         """The name of a row's trace, where there are several."""
@@ -288,22 +269,15 @@ class Cells:
     def containing(self, text: str) -> Tensor:
         """Which rows bind an entity whose name contains a text, whatever the case of letters."""
         tables, wanted = self.tables, text.casefold()
-        rows = torch.zeros(tables.batch, *self.sizes, dtype=torch.bool)
-        for place, axis in enumerate(self.axes):
-            hits = torch.zeros(tables.batch, self.sizes[place], dtype=torch.bool)
-            columns = [(str(axis.sort), list(range(self.sizes[place])))]
-            if axis.relation is not None:
-                sorts = tables.signature.relations[axis.relation].sorts
-                columns = list(zip(sorts, tables.relation(axis.relation).T.tolist(), strict=True))
-            for sort, entities in columns:
+        rows = torch.zeros(tables.batch, *self.sizes, 1, dtype=torch.bool)
+        for axis in self.axes:
+            for _, sort, entities in columns(axis, tables):
                 named = [
-                    [wanted in tables.names.called(sort, t, i).casefold() for i in entities]
+                    [[wanted in tables.names.called(sort, t, i).casefold()] for i in entities]
                     for t in range(tables.batch)
                 ]
-                hits |= torch.tensor(named, dtype=torch.bool)
-            shape = [1] * rows.dim()
-            shape[0], shape[1 + place] = hits.shape
-            rows |= hits.reshape(shape)
+                hits = torch.tensor(named, dtype=torch.bool).reshape(tables.batch, -1, 1)
+                rows |= spread(Value((axis,), hits), self.axes)
         return rows.reshape(-1)
 
     def binding(self, cell: Cell) -> dict[str, str]:
@@ -358,42 +332,30 @@ class Cells:
         Raises:
             DataError: one does not.
         """
-        known = self.tables.signature.predicates
         for name in names:
-            if name not in known:
-                hint = did_you_mean(name, known) or f"there are {listing(known)}"
-                raise DataError(f"no predicate is named '{name}'; {hint}")
+            look_up(self.tables.signature.predicates, name, f"no predicate is named '{name}'")
 
     def _trace(self, trace: str | int) -> int:
         batch = self.tables.batch
-        if isinstance(trace, int):
-            if not 0 <= trace < batch:
-                raise DataError(f"there is no trace {trace}: there are 0 to {batch - 1}")
-            return trace
-        known = [self.tables.names.trace(i) for i in range(batch)]
-        if trace in known:
-            return known.index(trace)
-        hint = did_you_mean(trace, known) or f"there are {listing(known)}"
-        raise DataError(f"no trace is named '{trace}'; {hint}")
+        if isinstance(trace, str):
+            known = {self.tables.names.trace(i): i for i in range(batch)}
+            return look_up(known, trace, f"no trace is named '{trace}'")
+        if not 0 <= trace < batch:
+            raise DataError(f"there is no trace {trace}: there are 0 to {batch - 1}")
+        return trace
 
     def _number(self, axis: c.Axis, entities: Mapping[str, str], trace: int) -> int:
         """The place on an axis at which variables are bound to entities of these names."""
-        names = self.tables.names
         wanted = tuple(entities[v] for v in axis.name.split(","))
+        places = reversed(range(self.tables.size(axis)))  # of equal names the first is meant
+        bound = {tuple(binding([axis], [i], trace, self.tables).values()): i for i in places}
         if axis.relation is None:
-            sort, size = str(axis.sort), self.tables.size(axis)
-            known = {names.called(sort, trace, i): i for i in reversed(range(size))}
-            if wanted[0] in known:
-                return known[wanted[0]]
-            hint = did_you_mean(wanted[0], known) or f"there are {listing(reversed(known))}"
-            raise DataError(f"no entity of sort '{sort}' is named '{wanted[0]}'; {hint}")
-        sorts = self.tables.signature.relations[axis.relation].sorts
-        for number, entry in enumerate(self.tables.relation(axis.relation).tolist()):
-            if wanted == tuple(
-                names.called(s, trace, i) for s, i in zip(sorts, entry, strict=True)
-            ):
-                return number
-        raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
+            known = {name: i for (name,), i in reversed(bound.items())}
+            problem = f"no entity of sort '{axis.sort}' is named '{wanted[0]}'"
+            return look_up(known, wanted[0], problem)
+        if wanted not in bound:
+            raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
+        return bound[wanted]
 
 
 def cells_of(
@@ -404,29 +366,9 @@ def cells_of(
     budget: int = BUDGET,
 ) -> Cells:
     """The cells of an axiom, or of a formula that may have free variables."""
+    layers, world = prefix(formula.formula), (tables, semantics, threshold)
     if isinstance(formula, CheckedAxiom):
-        layers = prefix(formula.formula)
-        return Cells(
-            formula.name, str(formula.source), layers, tables, semantics, threshold, budget=budget
-        )
-    layers = prefix(formula.formula)
+        return Cells(formula.name, str(formula.source), layers, *world, budget=budget)
     if formula.free and not layers.timed:
         layers = prefix(c.Aggregate(True, formula.formula, c.Window(), past=False))
-    text = text_of(formula.formula)
-    return Cells("formula", text, layers, tables, semantics, threshold, formula.free, budget)
-
-
-def binding(
-    axes: Collection[c.Axis], numbers: Collection[int], trace: int, tables: Tables
-) -> dict[str, str]:
-    """The names of entities by variable; a tuple of a relation binds several variables."""
-    names: dict[str, str] = {}
-    for axis, number in zip(axes, numbers, strict=True):
-        if axis.relation is None:
-            names[axis.name] = tables.names.called(str(axis.sort), trace, number)
-            continue
-        entities = tables.relation(axis.relation)[number].tolist()
-        sorts = tables.signature.relations[axis.relation].sorts
-        for variable, sort, entity in zip(axis.name.split(","), sorts, entities, strict=True):
-            names[variable] = tables.names.called(sort, trace, entity)
-    return names
+    return Cells("formula", text_of(formula.formula), layers, *world, formula.free, budget)

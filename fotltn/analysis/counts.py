@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fotltn.algebra.expr import free_axes
-from fotltn.analysis.cells import Block, Cells
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.evaluate_cells import CellBlock
 from fotltn.analysis.prefix import Layer, Prefix
 from fotltn.analysis.truncation import if_longer
 from fotltn.logic import core as c
@@ -55,21 +60,21 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
         crisp: in two-valued logic; otherwise degrees are summed.
     """
     antecedent, consequent = cells.prefix.rule or (c.Truth(True), cells.body)
-    formulas: dict[str, c.Formula] = {"if": antecedent, "both": c.And(antecedent, consequent)}
+    formulas: dict[str, c.Formula] = {"support": antecedent, "held": c.And(antecedent, consequent)}
     later = if_longer(consequent)
     if later != consequent and (crisp or cells.semantics.boolean):
         formulas["later"] = c.And(antecedent, later)
-    ahead = reach(consequent)
-    free = free_axes(consequent)
-    own = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
+    ahead, free = reach(consequent), free_axes(consequent)
+    alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
+    apart = replace(cells, free=tuple(a for a in cells.free if a in free))
     every, uncut = _Sums(cells), _Sums(cells, ahead or 0)
     for block in cells.blocks(formulas, crisp=crisp, count=True):
         for sums in (every, uncut):
-            sums.add(block, ("cells", "absent"))
-    apart = replace(cells, free=tuple(a for a in cells.free if a in free))
-    for block in apart.blocks({"then": consequent}, crisp=crisp, count=True, prefix=own):
+            sums.add(block, {"cells": block.counts, "absent": block.absent})
+    base = {"base_true": consequent}
+    for block in apart.blocks(base, crisp=crisp, count=True, prefix=alone):
         for sums in (every, uncut):
-            sums.add(block, ("base",))
+            sums.add(block, {"base_cells": block.counts})
     return every.counts(), None if ahead is None else uncut.counts()
 
 
@@ -78,40 +83,44 @@ class _Sums:
 
     def __init__(self, cells: Cells, ahead: int = 0) -> None:
         tables = cells.tables
-        names = ("cells", "absent", "if", "both", "base", "then")
-        self.totals: dict[str, ByTrace] = {name: np.zeros(tables.batch) for name in names}
+        self.totals: dict[str, ByTrace] = defaultdict(lambda: np.zeros(tables.batch))
         times = torch.arange(tables.horizon, device=tables.lengths.device)
         self.inner = times + ahead < tables.lengths.unsqueeze(-1)
 
-    def add(self, block: Block, marks: tuple[str, ...]) -> None:
-        """Take in a block: the sums of its values, and of its cells by some names."""
-        traces, horizon = self.inner.shape
-        inner = self.inner.reshape(traces, *[1] * (len(block.shape) - 2), horizon)
-        counts = block.counts & inner
-        ones = torch.ones((), dtype=torch.bool, device=counts.device)
-        for name, value in {**block.values, **dict.fromkeys(marks, ones)}.items():
-            where = (block.weight > 0) & ~block.counts & inner if name == "absent" else counts
-            chosen = value & where if value.dtype == torch.bool else torch.where(where, value, 0)
-            total = chosen.expand(block.shape).flatten(1).sum(1, dtype=torch.float64)
-            self.totals[name] = self.totals.get(name, 0.0) + total.cpu().numpy()
+    def add(self, block: CellBlock, marks: Mapping[str, Tensor]) -> None:
+        """Take in a block: the sums of its values where cells count, and of marks of cells."""
+        inner = self.inner.reshape(len(self.inner), *[1] * (len(block.shape) - 2), -1)
+        counted = {
+            name: value & block.counts
+            if value.dtype == torch.bool
+            else torch.where(block.counts, value, 0)
+            for name, value in block.values.items()
+        }
+        for name, value in {**counted, **marks}.items():
+            chosen = (value * inner).expand(block.shape)
+            self.totals[name] += chosen.flatten(1).sum(1, dtype=torch.float64).cpu().numpy()
 
     def counts(self) -> Counts:
         """All sums so far."""
-        t = self.totals
-        truncated = t["later"] - t["both"] if "later" in t else np.zeros_like(t["both"])
-        return Counts(t["cells"], t["absent"], t["if"], t["both"], truncated, t["base"], t["then"])
+        later = self.totals.pop("later", self.totals["held"])
+        truncated = later - self.totals["held"]
+        return Counts(truncated=truncated, **{n: self.totals[n] for n in _SUMS})
 
 
-def _about(prefix: Prefix, body: c.Formula, own: tuple[c.Axis, ...]) -> Prefix:
+_SUMS = tuple(field.name for field in fields(Counts) if field.name != "truncated")
+
+
+def _about(prefix: Prefix, body: c.Formula, axes: tuple[c.Axis, ...]) -> Prefix:
     """The layers as far as they speak of some axes: others are not bound, nor named in guards."""
     layers: list[Layer] = []
     for layer in prefix.layers:
         if isinstance(layer, c.Quantifier):
-            axes = tuple(a for a in layer.axes if a in own)
-            guard = _joined([g for g in _conjuncts(layer.guard) if free_axes(g) <= set(own)])
-            if not axes and guard is None:
+            bound = tuple(a for a in layer.axes if a in axes)
+            parts = [g for g in _conjuncts(layer.guard) if free_axes(g) <= set(axes)]
+            guard = reduce(c.And, parts) if parts else None
+            if not bound and guard is None:
                 continue
-            layer = replace(layer, axes=axes, guard=guard)
+            layer = replace(layer, axes=bound, guard=guard)
         layers.append(layer)
     return Prefix(tuple(layers), body)
 
@@ -120,18 +129,9 @@ def _conjuncts(guard: c.Formula | None) -> list[c.Formula]:
     conjuncts: list[c.Formula] = []
     waiting = [] if guard is None else [guard]
     while waiting:
-        match waiting.pop():
-            case c.And(left, right):
-                waiting += [right, left]
-            case other:
-                conjuncts.append(other)
+        part = waiting.pop()
+        if isinstance(part, c.And):
+            waiting += [part.right, part.left]
+        else:
+            conjuncts.append(part)
     return conjuncts
-
-
-def _joined(parts: list[c.Formula]) -> c.Formula | None:
-    if not parts:
-        return None
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = c.And(joined, part)
-    return joined

@@ -6,22 +6,24 @@ bindings and times, `u` being the value of the body. So each of them has an exac
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Block, Cells
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.evaluate_cells import CellBlock
 from fotltn.analysis.prefix import Prefix, outer, prefix
 from fotltn.logic import core as c
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
 
 
-class Measure(StrEnum):
+class ErrorMeasure(StrEnum):
     """What the error of a cell is, such that the errors of all cells add up."""
 
     MEAN = "mean"  # (1 - u)^p
@@ -40,20 +42,22 @@ def exact(u: Tensor, dtype: torch.dtype) -> Tensor:
 class Errors:
     """How errors of cells are measured: by which measure, with which p and epsilon."""
 
-    measure: Measure
+    measure: ErrorMeasure
     p: float = 1.0
     epsilon: float = 0.0
 
     def of(self, u: Tensor, weight: Tensor) -> Tensor:
         """The error of each cell times its weight."""
         match self.measure:
-            case Measure.MEAN:
+            case ErrorMeasure.MEAN:
                 error = (1 - (1 - self.epsilon) * u) ** self.p
-            case Measure.LOGARITHM:
+            case ErrorMeasure.LOGARITHM:
                 error = -u.log()
-            case Measure.WORST | Measure.SUM:
+            case ErrorMeasure.WORST | ErrorMeasure.SUM:
                 error = 1 - u
-        if self.measure is Measure.WORST:
+            case _:
+                assert_never(self.measure)
+        if self.measure is ErrorMeasure.WORST:
             return torch.where(weight > 0, error, 0.0)
         return torch.where(weight > 0, error * weight, 0.0)
 
@@ -64,46 +68,50 @@ class Errors:
         what += ["trace"] if traces > 1 else []
         cells = f"each {', '.join(what)}" if what else "the axiom as a whole"
         shares = {
-            Measure.MEAN: f"of the sum of (1 - value)^{self.p:g}",
-            Measure.WORST: "all of the worst, in equal parts",
-            Measure.LOGARITHM: "of the sum of -log(value)",
-            Measure.SUM: "of the sum of 1 - value",
+            ErrorMeasure.MEAN: f"of the sum of (1 - value)^{self.p:g}",
+            ErrorMeasure.WORST: "all of the worst, in equal parts",
+            ErrorMeasure.LOGARITHM: "of the sum of -log(value)",
+            ErrorMeasure.SUM: "of the sum of 1 - value",
         }[self.measure]
         rest = "; the forall and G inside are taken as a whole" if inner else ""
         return f"{cells}; a share is {shares}{rest}"
 
 
-def split(formula: c.Formula, semantics: Semantics, traces: int) -> tuple[Prefix, Errors]:
-    """The outermost layers whose errors add up, and how."""
-    whole = prefix(formula)
+def shared_cells(cells: Cells) -> tuple[Cells, Errors]:
+    """The cells that the error of a formula is shared among exactly, and how.
+
+    Where the means of ∀ and G differ, the body keeps the inner layers, which have no exact shares.
+    """
+    semantics, several = cells.semantics, cells.tables.batch > 1
+    layers = prefix(cells.formula)
     if semantics.boolean:
-        return whole, Errors(Measure.WORST)
-    kinds = [_kind(semantics.forall, semantics)] if traces > 1 else []
-    kinds += [
-        _kind(semantics.forall if isinstance(n, c.Quantifier) else semantics.always, semantics)
-        for n in whole.layers
+        return replace(cells, prefix=layers), Errors(ErrorMeasure.WORST)
+    means = [semantics.forall] if several else []
+    means += [
+        semantics.forall if isinstance(n, c.Quantifier) else semantics.always for n in layers.layers
     ]
-    if not kinds:
-        return whole, Errors(Measure.MEAN)
-    count = 1
-    while count < len(kinds) and kinds[count] == kinds[0] and kinds[0].measure is not Measure.SUM:
-        count += 1
-    layers = count - (traces > 1)
-    epsilon = semantics.epsilon if kinds[0].measure is Measure.MEAN and layers else 0.0
-    if epsilon:
-        layers = 1  # a second projection stands between this mean and the next
-    return outer(whole, layers), Errors(kinds[0].measure, kinds[0].p, epsilon)
+    if not means:
+        return replace(cells, prefix=layers), Errors(ErrorMeasure.MEAN)
+    first, *others = [_errors(how, semantics) for how in means]
+    if first.measure is ErrorMeasure.SUM:
+        others = []
+    alike = len(list(itertools.takewhile(lambda one: one == first, others)))
+    count = alike + (not several)
+    if first.measure is ErrorMeasure.MEAN and count and semantics.epsilon:
+        first = replace(first, epsilon=semantics.epsilon)
+        count = 1  # a second projection stands between this mean and the next
+    return replace(cells, prefix=outer(layers, count)), first
 
 
-def _kind(how: PMean | Fold, semantics: Semantics) -> Errors:
+def _errors(how: PMean | Fold, semantics: Semantics) -> Errors:
     match how:
         case PMean(p) if p < math.inf:
-            return Errors(Measure.MEAN, p)
+            return Errors(ErrorMeasure.MEAN, p)
         case Fold() if semantics.conjunction is TNorm.PRODUCT:
-            return Errors(Measure.LOGARITHM)
+            return Errors(ErrorMeasure.LOGARITHM)
         case Fold() if semantics.conjunction is TNorm.LUKASIEWICZ:
-            return Errors(Measure.SUM)
-    return Errors(Measure.WORST)
+            return Errors(ErrorMeasure.SUM)
+    return Errors(ErrorMeasure.WORST)
 
 
 class Erring(NamedTuple):
@@ -112,7 +120,7 @@ class Erring(NamedTuple):
     Errors are weighed; of a cell that is not in the mean they are 0. `truth` is two-valued.
     """
 
-    block: Block
+    block: CellBlock
     degree: Tensor
     error: Tensor
     truth: Tensor
@@ -128,7 +136,7 @@ def erring(
         errors: how errors are measured.
         others: formulas whose values are wanted as well.
     """
-    count = errors.measure in (Measure.LOGARITHM, Measure.SUM)
+    count = errors.measure in (ErrorMeasure.LOGARITHM, ErrorMeasure.SUM)
     graded = cells.blocks({"body": cells.body, **(others or {})}, count=count)
     truths = cells.blocks({"body": cells.body}, crisp=True)
     for block, other in _aligned(graded, truths):
@@ -137,7 +145,9 @@ def erring(
         yield Erring(block, degree, error, other.values["body"].expand(block.shape))
 
 
-def _aligned(left: Iterator[Block], right: Iterator[Block]) -> Iterator[tuple[Block, Block]]:
+def _aligned(
+    left: Iterator[CellBlock], right: Iterator[CellBlock]
+) -> Iterator[tuple[CellBlock, CellBlock]]:
     """Two ways to cut the same cells, as pairs of blocks of the same cells."""
     one, other = next(left, None), next(right, None)
     while one is not None and other is not None:
@@ -147,12 +157,3 @@ def _aligned(left: Iterator[Block], right: Iterator[Block]) -> Iterator[tuple[Bl
             next(blocks, None) if block.stop == stop else block
             for block, blocks in ((one, left), (other, right))
         )
-
-
-def shared_cells(cells: Cells) -> tuple[Cells, Errors]:
-    """The cells that the error of a formula is shared among exactly, and how.
-
-    Where the means of ∀ and G differ, the body keeps the inner layers, which have no exact shares.
-    """
-    layers, errors = split(cells.formula, cells.semantics, cells.tables.batch)
-    return replace(cells, prefix=layers), errors

@@ -3,44 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.prefix import spread
+from fotltn.analysis.axes import product, section, spread
 from fotltn.errors import LimitError
-from fotltn.evaluation import Evaluator
+from fotltn.evaluation import Evaluator, axiom_values
 from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import Semantics, check_share
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
-from fotltn.tree import transform
+from fotltn.tree import postorder, transform
 
 #: The most cells of one formula that are held at once.
 MAX_CELLS = 2**21
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Values at a part of the cells: `start` to `stop` of the first axis.
+class CellBlock(NamedTuple):
+    """Some of the cells: places `start` to `stop` of the first axis.
 
-    The tensors have axes (trace, axes …, time), of size 1 where nothing depends on one.
+    Tensors have axes (trace, axes …, time), of size 1 where nothing depends on one.
+
+    Args:
+        start: the first place.
+        stop: the place after the last.
+        shape: the size of all axes in full.
+        values: what formulas are at these cells.
+        weight: the share of each cell in the mean that the formula is.
+        counts: the cells that count: whose guards are true, inside their trace, with all entities
+            present at the times at which they are used.
     """
 
     start: int
     stop: int
+    shape: tuple[int, ...]
     values: dict[str, Tensor]
+    weight: Tensor
+    counts: Tensor
 
-    def shape(self, axes: tuple[c.Axis, ...], tables: Tables) -> tuple[int, ...]:
-        """The sizes of all axes in this part."""
-        sizes = [tables.size(a) for a in axes]
-        if axes:
-            sizes[0] = self.stop - self.start
-        return (tables.batch, *sizes, tables.horizon)
+    @property
+    def absent(self) -> Tensor:
+        """The cells that would count if all entities were present when they are used."""
+        return (self.weight > 0) & ~self.counts
+
+    def between(self, start: int, stop: int) -> CellBlock:
+        """Some of these cells."""
+        cut = (start - self.start, stop - self.start)
+        values = {name: section(tensor, *cut) for name, tensor in self.values.items()}
+        shape = (
+            self.shape if len(self.shape) == 2 else (self.shape[0], stop - start, *self.shape[2:])
+        )
+        return CellBlock(
+            start, stop, shape, values, section(self.weight, *cut), section(self.counts, *cut)
+        )
 
 
 @torch.no_grad()
@@ -50,29 +71,38 @@ def sweep(
     tables: Tables,
     semantics: Semantics,
     *,
+    weights: Sequence[Value] = (),
+    present: Sequence[Value] = (),
     budget: int = BUDGET,
-) -> Iterator[Part]:
+) -> Iterator[CellBlock]:
     """The values of formulas at every cell, a part of the first axis at a time.
 
-    Under the crisp semantics values are Booleans, and tables must be (see `two_valued`).
+    Args:
+        formulas: by name; their free variables are those of the axes.
+        axes: of the cells.
+        tables: under the crisp semantics of Booleans (see `two_valued`), as values are then.
+        semantics: what gives formulas their values.
+        weights: factors of the cells' weights.
+        present: masks of the cells that count.
+        budget: bytes that intermediate results may take.
 
     Raises:
         LimitError: even one place of the first axis does not fit the budget.
     """
-    size = tables.size(axes[0]) if axes else 1
-    each = tables.batch * tables.horizon * math.prod(tables.size(a) for a in axes[1:])
+    size, *others = [tables.size(a) for a in axes] or [1]
+    each = tables.batch * tables.horizon * math.prod(others)
     width = max(1, min(size, MAX_CELLS // max(1, each)))
     parted = _apart(formulas, axes, tables) if size > 1 else (formulas, axes, tables)
     start = 0
     evaluator: Evaluator | None = None
     while start < size:
         stop = min(size, start + width)
-        chosen, places, cut = (formulas, axes, tables) if width >= size else parted
+        chosen, places, seen = (formulas, axes, tables) if width >= size else parted
         if width < size:
-            cut = replace(cut, cuts={places[0]: (start, stop)})
+            seen = replace(seen, cuts={places[0]: (start, stop)})
         evaluator = evaluator or Evaluator(chosen, semantics, None, budget)
         try:
-            values = evaluator(cut)
+            values = evaluator(seen)
         except LimitError:
             if width == 1:
                 raise
@@ -80,7 +110,12 @@ def sweep(
             continue
         if semantics.log_space:
             values = {n: Value(v.axes, v.tensor.exp()) for n, v in values.items()}
-        yield Part(start, stop, {n: spread(v, places).detach() for n, v in values.items()})
+        laid_out = {n: spread(v, places).detach() for n, v in values.items()}
+        weight = product(weights, axes, (start, stop))
+        counts = (weight > 0) & product(present, axes, (start, stop))
+        sizes = [stop - start, *others] if axes else []
+        shape = (tables.batch, *sizes, tables.horizon)
+        yield CellBlock(start, stop, shape, laid_out, weight, counts)
         start = stop
 
 
@@ -94,16 +129,16 @@ def _apart(
     if not axes or axes[0].sort is None:
         return dict(formulas), axes, tables
     first, *others = axes
-    own = replace(first, sort=f"{first.sort} (part)")
+    part = replace(first, sort=f"{first.sort} (part)")
 
     def renamed(node: c.Core) -> c.Core:
         if isinstance(node, c.Variable) and node.axis == first:
-            return replace(node, axis=own)
+            return replace(node, axis=part)
         return node
 
-    sizes = {**tables.sizes, str(own.sort): tables.whole(first)}
+    sizes = {**tables.sizes, str(part.sort): tables.whole(first)}
     changed = {name: transform(formula, renamed) for name, formula in formulas.items()}
-    return changed, (own, *others), replace(tables, sizes=sizes)
+    return changed, (part, *others), replace(tables, sizes=sizes)
 
 
 def two_valued(
@@ -157,10 +192,35 @@ def rounded(tables: Tables, threshold: float) -> Tables:
     """The same with degrees at or above the threshold 1 and the others 0; facts stay facts."""
     dtype = tables.dtype
 
-    def whole(table: Tensor | SparseTable) -> Tensor | SparseTable:
+    def ends(table: Tensor | SparseTable) -> Tensor | SparseTable:
         if isinstance(table, Tensor):
             return (table >= threshold).to(dtype) if table.dtype != torch.bool else table.to(dtype)
         value = (table.value >= threshold).to(dtype)
         return replace(table, value=value, default=float(table.default >= threshold))
 
-    return replace(tables, predicates={n: whole(t) for n, t in tables.predicates.items()})
+    return replace(tables, predicates={n: ends(t) for n, t in tables.predicates.items()})
+
+
+def used_predicates(*formulas: c.Formula) -> set[str]:
+    """The predicates that formulas speak of."""
+    return {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
+
+
+@torch.no_grad()
+def degrees_of(
+    formulas: Mapping[str, c.Formula],
+    tables: Tables,
+    semantics: Semantics,
+    threshold: float,
+    budget: int = BUDGET,
+) -> dict[str, float]:
+    """The degrees of closed formulas; several traces are aggregated as ∀ aggregates.
+
+    Raises:
+        DataError: a table is missing, or the threshold is none.
+    """
+    if semantics.boolean:
+        used = used_predicates(*formulas.values())
+        tables = two_valued(tables, threshold, used, budget=budget)
+    values = axiom_values(formulas, tables, semantics)
+    return {name: float(value) for name, value in values.items()}

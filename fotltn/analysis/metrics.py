@@ -7,13 +7,14 @@ is undefined, the reason: then its value is NaN. Predictions that are no numbers
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from fotltn.analysis.record import Record, plain
 from fotltn.errors import DataError
 
 Array = np.ndarray[Any, Any]
@@ -25,7 +26,7 @@ _ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Record):
     """A number, or NaN with the reason why it is undefined."""
 
     value: float
@@ -36,18 +37,17 @@ class Metric:
         """Whether there is a number."""
         return self.reason is None
 
-    def as_dict(self) -> dict[str, object]:
-        """The metric for machines; an undefined value is None."""
-        return {"value": self.value if self.defined else None, "reason": self.reason}
-
 
 def _undefined(reason: str) -> Metric:
     return Metric(math.nan, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """The predictions of `low` to `high`: how many, their mean, and the share that is true."""
+class Bin(Record):
+    """The predictions of `low` to `high`: how many, their mean, and the share that is true.
+
+    An empty one has neither mean nor share: they are NaN.
+    """
 
     low: float
     high: float
@@ -55,28 +55,15 @@ class Bin:
     predicted: float
     true: float
 
-    def as_dict(self) -> dict[str, object]:
-        """The bin for machines; an empty one has no mean and no share."""
-        empty = self.count == 0
-        return {
-            "low": self.low,
-            "high": self.high,
-            "count": self.count,
-            "predicted": None if empty else self.predicted,
-            "true": None if empty else self.true,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Record):
     """Predictions by bins, and the mean distance of prediction and truth over them."""
 
     bins: tuple[Bin, ...]
     error: Metric
 
-    def as_dict(self) -> dict[str, object]:
-        """The bins for machines."""
-        return {"error": self.error.as_dict(), "bins": [b.as_dict() for b in self.bins]}
+    KEYS = ("error", "bins")
 
 
 # --- one predicate ---------------------------------------------------------------------------
@@ -90,24 +77,17 @@ def pr_auc(truth: Any, score: Any) -> Metric:
     >>> pr_auc([1, 1], [0.9, 0.8]).reason
     'all 2 facts are true'
     """
-    labels, scores = _pair(truth, score)
-    if (missing := _one_class(labels)) is not None:
-        return _undefined(missing)
     from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
-    return Metric(float(average_precision_score(labels, scores)))
+    return _ranking(truth, score, average_precision_score)
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Record):
     """Precision and recall as the threshold rises; at the last point nothing is predicted."""
 
     recall: tuple[float, ...]
     precision: tuple[float, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """The points for machines."""
-        return {"recall": list(self.recall), "precision": list(self.precision)}
 
 
 def pr_curve(truth: Any, score: Any) -> Curve:
@@ -130,12 +110,16 @@ def pr_curve(truth: Any, score: Any) -> Curve:
 
 def roc_auc(truth: Any, score: Any) -> Metric:
     """How probable it is that a true fact scores above a false one; a tie counts half."""
-    labels, scores = _pair(truth, score)
-    if (missing := _one_class(labels)) is not None:
-        return _undefined(missing)
     from sklearn.metrics import roc_auc_score
 
-    return Metric(float(roc_auc_score(labels, scores)))
+    return _ranking(truth, score, roc_auc_score)
+
+
+def _ranking(truth: Any, score: Any, measure: Callable[[Array, Array], float]) -> Metric:
+    """A measure of a ranking, which needs facts of both kinds."""
+    labels, scores = _pair(truth, score)
+    missing = _one_class(labels)
+    return Metric(float(measure(labels, scores))) if missing is None else _undefined(missing)
 
 
 def accuracy(truth: Any, score: Any, *, threshold: float = 0.5) -> Metric:
@@ -143,25 +127,23 @@ def accuracy(truth: Any, score: Any, *, threshold: float = 0.5) -> Metric:
     labels, scores = _pair(truth, score)
     if math.isnan(threshold):
         raise DataError("the threshold is NaN; expected a number")
-    if not len(labels):
-        return _undefined("there are no facts")
-    return Metric(float(((scores >= threshold) == (labels == 1)).mean()))
+    return _averaged((scores >= threshold) == (labels == 1))
 
 
 def brier(truth: Any, score: Any) -> Metric:
     """The mean squared distance of score and truth; 0 is best."""
     labels, scores = _pair(truth, score, degrees=True)
-    if not len(labels):
-        return _undefined("there are no facts")
-    return Metric(float(((scores - labels) ** 2).mean()))
+    return _averaged((scores - labels) ** 2)
 
 
 def chance(truth: Any) -> Metric:
     """The share of true facts, which is the average precision of a constant score."""
-    labels, _ = _pair(truth, np.zeros(len(_flat("truth", truth))))
-    if not len(labels):
-        return _undefined("there are no facts")
-    return Metric(float(labels.mean()))
+    labels, _ = _pair(truth, truth)
+    return _averaged(labels)
+
+
+def _averaged(numbers: Array) -> Metric:
+    return Metric(float(numbers.mean())) if len(numbers) else _undefined("there are no facts")
 
 
 def calibration(truth: Any, score: Any, *, bins: int = 10) -> Calibration:
@@ -179,23 +161,19 @@ def calibration(truth: Any, score: Any, *, bins: int = 10) -> Calibration:
     with np.errstate(invalid="ignore"):
         predicted = np.bincount(numbers, scores, minlength=bins) / count
         true = np.bincount(numbers, labels, minlength=bins) / count
-    found = tuple(
-        Bin(
-            float(edges[i]), float(edges[i + 1]), int(count[i]), float(predicted[i]), float(true[i])
-        )
-        for i in range(bins)
-    )
+    columns = (edges[:-1], edges[1:], count, predicted, true)
+    every = tuple(Bin(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
     if not len(labels):
-        return Calibration(found, _undefined("there are no facts"))
-    distance = sum(b.count * abs(b.predicted - b.true) for b in found if b.count)
-    return Calibration(found, Metric(float(distance / len(labels))))
+        return Calibration(every, _undefined("there are no facts"))
+    distance = sum(b.count * abs(b.predicted - b.true) for b in every if b.count)
+    return Calibration(every, Metric(float(distance / len(labels))))
 
 
 # --- all predicates --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class PredicateReport:
+class PredicateReport(Record):
     """The metrics of one predicate."""
 
     facts: int
@@ -206,16 +184,6 @@ class PredicateReport:
     brier: Metric
     chance: Metric
     calibration: Calibration
-
-    def as_dict(self) -> dict[str, object]:
-        """The metrics for machines."""
-        metrics = {name: getattr(self, name).as_dict() for name in METRICS}
-        return {
-            "facts": self.facts,
-            "positive": self.positive,
-            **metrics,
-            "calibration": self.calibration.as_dict(),
-        }
 
 
 #: The metrics that are averaged over predicates.
@@ -236,7 +204,7 @@ class Report:
     def as_dict(self) -> dict[str, object]:
         """The report for machines."""
         return {
-            "predicates": {name: report.as_dict() for name, report in self.predicates.items()},
+            "predicates": plain(self.predicates),
             "mean": {
                 name: {**metric.as_dict(), "left_out": list(self.left_out(name))}
                 for name, metric in self.mean.items()
@@ -253,11 +221,11 @@ def report(scores: Scores, *, threshold: float = 0.5, bins: int = 10) -> Report:
         DataError: a truth value is neither 0 nor 1, or a score is not in [0, 1]; it names the
             predicate.
     """
-    found = {}
+    reports = {}
     for name, (truth, score) in scores.items():
         try:
             labels, _ = _pair(truth, score, degrees=True)
-            found[name] = PredicateReport(
+            reports[name] = PredicateReport(
                 facts=len(labels),
                 positive=int(labels.sum()),
                 pr_auc=pr_auc(truth, score),
@@ -270,10 +238,10 @@ def report(scores: Scores, *, threshold: float = 0.5, bins: int = 10) -> Report:
         except DataError as error:
             raise DataError(*(f"'{name}': {d.message}" for d in error.diagnostics)) from None
     means = {
-        metric: mean({name: getattr(one, metric) for name, one in found.items()})
+        metric: mean({name: getattr(one, metric) for name, one in reports.items()})
         for metric in METRICS
     }
-    return Report(found, means)
+    return Report(reports, means)
 
 
 def mean(metrics: Mapping[str, Metric]) -> Metric:
@@ -342,16 +310,16 @@ def _axioms(values: Any, weights: Any) -> tuple[Array, Array]:
     for name, value in zip(names, degrees, strict=True):
         if not -_ROUNDING <= value <= 1 + _ROUNDING:
             raise DataError(f"the axiom {name} has the value {value}; expected one from 0 to 1")
-    given = np.ones(len(degrees)) if weights is None else _flat("the weight of an axiom", weights)
-    if given.shape != degrees.shape:
-        raise DataError(f"there are {len(degrees)} axioms, but {len(given)} weights")
-    for name, weight in zip(names, given, strict=True):
+    shares = np.ones(len(degrees)) if weights is None else _flat("the weight of an axiom", weights)
+    if shares.shape != degrees.shape:
+        raise DataError(f"there are {len(degrees)} axioms, but {len(shares)} weights")
+    for name, weight in zip(names, shares, strict=True):
         if not 0 <= weight < math.inf:
             raise DataError(f"the axiom {name} has the weight {weight}; expected a number from 0")
-    kept = given > 0
-    if len(degrees) and not kept.any():
+    counted = shares > 0
+    if len(degrees) and not counted.any():
         raise DataError("all weights of axioms are 0")
-    return degrees[kept].clip(0, 1), given[kept] / given.sum()
+    return degrees[counted].clip(0, 1), shares[counted] / shares.sum()
 
 
 # --- arrays ----------------------------------------------------------------------------------

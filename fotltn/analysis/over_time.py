@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
-from fotltn.analysis.error_shares import Measure, erring, split
+from fotltn.analysis.error_shares import ErrorMeasure, erring, shared_cells
+from fotltn.analysis.record import Record
 from fotltn.errors import DataError
 from fotltn.format import degree, share
 from fotltn.syntax.notebook import strip, table, text
@@ -26,7 +27,7 @@ MAX_CELLS = 2**29
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BindingRow(Record):
     """A binding of a rule in a trace.
 
     Args:
@@ -49,17 +50,7 @@ class Row:
     at: int
     violated: int
 
-    def as_dict(self) -> dict[str, object]:
-        """The row for machines."""
-        return {
-            "row": self.row,
-            "trace": self.trace_name,
-            "binding": dict(self.binding),
-            "error": self.error,
-            "lowest": self.lowest,
-            "at": self.at,
-            "violated": self.violated,
-        }
+    KEYS = ("row", "trace=trace_name", "binding", "error", "lowest", "at", "violated")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +63,7 @@ class TruthOverTime:
             false there, or the trace has ended.
         truth: 1 where the body is true in two-valued logic, 0 where it is false, and 2 where a
             cell does not count, with the same axes.
-        errors: the share of each row in all errors.
+        errors: the share of each row in the errors of all cells that count.
         order: the rows that have a cell that counts: those with violations first, and of each kind
             those with the largest errors.
         times: the time of each column.
@@ -104,7 +95,7 @@ class TruthOverTime:
         """How many of them are false in two-valued logic."""
         return int((self.truth == 0).sum())
 
-    def row(self, row: int) -> Row:
+    def row(self, row: int) -> BindingRow:
         """What there is to say of a row.
 
         Raises:
@@ -113,7 +104,7 @@ class TruthOverTime:
         cell = self.cells.cell(row, 0)
         degrees = self.values[row].nan_to_num(nan=math.inf)
         column = int(degrees.argmin())
-        return Row(
+        return BindingRow(
             row,
             cell.trace,
             self.cells.tables.names.trace(cell.trace),
@@ -124,11 +115,11 @@ class TruthOverTime:
             int((self.truth[row] == 0).sum()),
         )
 
-    def rows(self, start: int, stop: int) -> tuple[Row, ...]:
+    def rows(self, start: int, stop: int) -> tuple[BindingRow, ...]:
         """Rows by their rank, from the worst on."""
         return tuple(self.row(row) for row in self.order[max(0, start) : max(0, stop)].tolist())
 
-    def worst(self, count: int) -> tuple[Row, ...]:
+    def worst(self, count: int) -> tuple[BindingRow, ...]:
         """The rows with the largest errors."""
         return self.rows(0, count)
 
@@ -139,15 +130,15 @@ class TruthOverTime:
 
     def bytes(self, rows: Tensor | Sequence[int]) -> bytes:
         """Rows as bytes, one a cell: 0 to 254 for degrees from 0 to 1, 255 if it does not count."""
-        found = self.values[torch.as_tensor(rows, dtype=torch.long)]
-        return shades(found).contiguous().numpy().tobytes()
+        degrees = self.values[torch.as_tensor(rows, dtype=torch.long)]
+        return shades(degrees).contiguous().numpy().tobytes()
 
     def as_dict(self, top: int = 50) -> dict[str, object]:
         """The worst rows for machines; their values are None where a cell does not count."""
-        found = []
+        worst = []
         for row in self.order[:top].tolist():
             degrees, truths = self.values[row].tolist(), self.truth[row].tolist()
-            found.append(
+            worst.append(
                 {
                     **self.row(row).as_dict(),
                     "values": [None if math.isnan(u) else u for u in degrees],
@@ -162,7 +153,7 @@ class TruthOverTime:
             "rows": len(self),
             "count": self.count,
             "violated": self.violated,
-            "worst": found,
+            "worst": worst,
         }
 
     def _repr_html_(self) -> str:
@@ -207,14 +198,15 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
     values = torch.empty(shape, dtype=torch.float32)
     truth = torch.empty(shape, dtype=torch.uint8)
     sums = torch.zeros(shape[:-1], dtype=torch.float64)
-    _, errors = split(cells.formula, cells.semantics, cells.tables.batch)
-    for block, body, error, true in erring(cells, errors):
+    _, errors = shared_cells(cells)
+    for block, degree_of_body, error, true in erring(cells, errors):
         here = (slice(None), slice(block.start, block.stop)) if cells.axes else (slice(None),)
-        counted = block.counts.expand(block.shape)[..., : cells.columns]
-        values[here] = torch.where(counted, body[..., : cells.columns], math.nan).float().cpu()
-        marks = torch.where(counted, true[..., : cells.columns].to(torch.uint8), NO_TRUTH)
-        truth[here] = marks.to(torch.uint8).cpu()
-        row = error.amax(-1) if errors.measure is Measure.WORST else error.sum(-1)
+        counts = block.counts.expand(block.shape)[..., : cells.columns]
+        body, true, error = (u[..., : cells.columns] for u in (degree_of_body, true, error))
+        error = torch.where(counts, error, 0.0)
+        values[here] = torch.where(counts, body, math.nan).float().cpu()
+        truth[here] = torch.where(counts, true.to(torch.uint8), NO_TRUTH).to(torch.uint8).cpu()
+        row = error.amax(-1) if errors.measure is ErrorMeasure.WORST else error.sum(-1)
         sums[here] = row.cpu()
     truth = truth.reshape(-1, cells.columns)
     shares = _share(sums.reshape(-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +15,8 @@ import pyarrow.parquet as parquet
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.analysis.record import look_up
+from fotltn.errors import DataError
 from fotltn.files import write_files
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
@@ -23,7 +24,8 @@ from fotltn.syntax.theory import PredicateDecl
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-_CSV, _TSV, _PARQUET = (".csv",), (".tsv",), (".parquet", ".pq")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PARQUET = (".parquet", ".pq")
 
 
 def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa.Table:
@@ -42,18 +44,14 @@ def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa
     """
     signature = tables.signature
     chosen = list(signature.predicates) if predicates is None else list(predicates)
-    for name in chosen:
-        if name not in signature.predicates:
-            known = signature.predicates
-            hint = did_you_mean(name, known) or f"there are {listing(known)}"
-            raise DataError(f"unknown predicate '{name}'; {hint}")
-    width = max((len(signature.predicates[n].sorts) for n in chosen), default=0)
+    declared = [look_up(signature.predicates, n, f"unknown predicate '{n}'") for n in chosen]
+    if not declared:
+        raise DataError("there are no predicates to write")
+    width = max(len(decl.sorts) for decl in declared)
     labels = None
     if tables.batch > 1:
         labels = pa.array([tables.names.trace(i) for i in range(tables.batch)], pa.string())
-    parts = [_rows(signature.predicates[name], tables, labels, width) for name in chosen]
-    if not parts:
-        raise DataError("there are no predicates to write")
+    parts = [_rows(decl, tables, labels, width) for decl in declared]
     return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -66,32 +64,24 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
         DataError: the name ends in none of these, or the file cannot be written.
     """
     file = Path(path)
-    if file.name.lower().endswith(_PARQUET):
-
-        def write(sink: BinaryIO) -> None:
-            parquet.write_table(table, sink)
-
-    elif file.name.lower().endswith((*_CSV, *_TSV)):
-        delimiter = "\t" if file.name.lower().endswith(_TSV) else ","
-
-        def write(sink: BinaryIO) -> None:
-            csv.write_csv(table, sink, csv.WriteOptions(delimiter=delimiter))
-
-    else:
-        kinds = ", ".join((*_CSV, *_TSV, *_PARQUET))
+    kind = file.suffix.lower() or file.name.lower()  # of `.csv`, all is its name
+    if kind not in (*_DELIMITERS, *_PARQUET):
+        kinds = ", ".join((*_DELIMITERS, *_PARQUET))
         raise DataError(f"cannot write {file}: the name must end in one of {kinds}")
+
+    def write(sink: BinaryIO) -> None:
+        if kind in _PARQUET:
+            parquet.write_table(table, sink)
+        else:
+            csv.write_csv(table, sink, csv.WriteOptions(delimiter=_DELIMITERS[kind]))
+
     try:
         write_files({file: write})
     except pa.ArrowException as error:
         raise DataError(f"cannot write {file}: {error}") from None
 
 
-def _rows(
-    decl: PredicateDecl,
-    tables: Tables,
-    traces: pa.Array | None,
-    width: int,
-) -> pa.Table:
+def _rows(decl: PredicateDecl, tables: Tables, traces: pa.Array | None, width: int) -> pa.Table:
     trace, args, time, value = _cells(decl, tables)
     columns: dict[str, pa.Array] = {
         "predicate": pa.array([decl.name], pa.string()).take(pa.array(np.zeros_like(trace)))
@@ -121,7 +111,8 @@ def _cells(
         index, value = table.index.long(), table.value
     else:
         dense = table.dense(table.value.dtype) if isinstance(table, SparseTable) else table
-        index, value = _every(dense.shape, dense.device), dense.reshape(-1)
+        everywhere = torch.ones(dense.shape, dtype=torch.bool, device=dense.device)
+        index, value = everywhere.nonzero().T, dense.reshape(-1)
     if not value.is_floating_point():
         value = value.to(torch.get_default_dtype())
     value = value.detach()
@@ -135,16 +126,10 @@ def _cells(
     if steady and not decl.static and tables.horizon > 1:
         index, value = _repeated(index, value, -1, tables.horizon)
     if not decl.static:
-        kept = index[-1] < tables.lengths.to(index.device)[index[0]]
-        index, value = index[:, kept], value[kept]
+        inside = index[-1] < tables.lengths.to(index.device)[index[0]]
+        index, value = index[:, inside], value[inside]
     trace, *args, time = index.cpu().numpy()
     return trace, args, None if decl.static else time, value.cpu().numpy()
-
-
-def _every(shape: Sequence[int], device: torch.device) -> Tensor:
-    """The index of every cell, with axes (dimension, cell)."""
-    ranges = [torch.arange(n, device=device) for n in shape]
-    return torch.stack([g.reshape(-1) for g in torch.meshgrid(*ranges, indexing="ij")])
 
 
 def _repeated(index: Tensor, value: Tensor, row: int, times: int) -> tuple[Tensor, Tensor]:

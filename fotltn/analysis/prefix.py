@@ -59,9 +59,9 @@ def prefix(formula: c.Formula) -> Prefix:
                 return Prefix(tuple(layers), formula)
 
 
-def outer(whole: Prefix, count: int) -> Prefix:
+def outer(every: Prefix, count: int) -> Prefix:
     """The first layers alone; the others belong to the body."""
-    return Prefix(whole.layers[:count], rebuild(whole.layers[count:], whole.body))
+    return Prefix(every.layers[:count], rebuild(every.layers[count:], every.body))
 
 
 def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
@@ -74,53 +74,15 @@ def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
     return body
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """How much each cell counts, as a product of factors with few axes each.
-
-    Args:
-        time: weights of points, with axes (trace, time).
-        factors: what guards make of them, with axes (trace, the named axes …, time).
-    """
-
-    time: Tensor
-    factors: tuple[Value, ...] = ()
-
-    def at(self, axes: tuple[c.Axis, ...], cut: tuple[int, int] | None = None) -> Tensor:
-        """Weights with axes (trace, `axes` …, time), of size 1 where nothing depends on one.
-
-        Args:
-            axes: at least those of the factors.
-            cut: the part of the first axis that is wanted.
-        """
-        batch, horizon = self.time.shape
-        found = self.time.reshape(batch, *[1] * len(axes), horizon)
-        for factor in self.factors:
-            tensor = spread(factor, axes)
-            if cut is not None and axes and tensor.shape[1] > 1:
-                tensor = tensor[:, cut[0] : cut[1]]
-            found = found * tensor
-        return found
-
-
-def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
-    """A value with axes (trace, `axes` …, time), of size 1 where it lacks one."""
-    own, tensor = value
-    order = [0, *(1 + own.index(a) for a in axes if a in own), tensor.dim() - 1]
-    tensor = tensor.permute(order)
-    for place, axis in enumerate(axes):
-        if axis not in own:
-            tensor = tensor.unsqueeze(1 + place)
-    return tensor
-
-
 def weights(
-    found: Prefix, tables: Tables, *, threshold: float | None = None, count: bool = False
-) -> Weights:
-    """The weights of the cells of a prefix, over all traces.
+    start: Prefix, tables: Tables, *, threshold: float | None = None, count: bool = False
+) -> tuple[Value, ...]:
+    """How much each cell of a prefix counts, as factors with few axes each.
+
+    The first are the weights of points in time; the others are what guards make of them.
 
     Args:
-        found: the layers.
+        start: the layers.
         tables: the tables that guards are read from.
         threshold: the degree from which on a guard's atom is true.
         count: count how often each cell occurs, instead of its share of the mean.
@@ -131,7 +93,7 @@ def weights(
     time[:, 0] = 1 if count else 1 / tables.batch
     still: list[Value] = []  # factors that do not change over time
     moving: list[Value] = []  # guards since the last layer of time
-    for layer in found.layers:
+    for layer in start.layers:
         if isinstance(layer, c.Quantifier):
             scale, factors = _bindings(layer, tables, threshold, count)
             time = time * scale
@@ -151,7 +113,7 @@ def weights(
                 product = product * (tensor[..., active] if tensor.shape[-1] > 1 else tensor)
             moving = [Value(axes, torch.einsum("b...a,bat->b...t", product, rows))]
             time = (rows.sum(1) > 0).to(time.dtype)
-    return Weights(time, (*still, *moving))
+    return (Value((), time), *still, *moving)
 
 
 def _point(u: Tensor, time: int) -> Tensor:
@@ -172,8 +134,8 @@ def _bindings(
     counted = guard.sum([1 + axes.index(a) for a in bound]) if bound else guard.long()
     counted = counted * math.prod(tables.size(a) for a in node.axes if a not in bound)
     inverse = 1 / counted.clamp(min=1).to(torch.float64)
-    kept = tuple(a for a in axes if a not in bound)
-    return 1.0, [Value(axes, guard), Value(kept, inverse)]
+    free = tuple(a for a in axes if a not in bound)
+    return 1.0, [Value(axes, guard), Value(free, inverse)]
 
 
 def _windows(node: c.Aggregate, active: Tensor, tables: Tables, count: bool) -> Tensor:

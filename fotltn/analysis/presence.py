@@ -8,49 +8,29 @@ the trace asks for nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.prefix import spread
+from fotltn.analysis.axes import columns
 from fotltn.logic import core as c
 from fotltn.logic.span import HERE, Span, spans
 from fotltn.semantics.interpretation import Tables, Value
-from fotltn.tree import Node, children, postorder
+from fotltn.tree import Node, children
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """Masks of cells, one for each axis whose entities come and go: (trace, place, time)."""
-
-    masks: tuple[Value, ...]
-
-    def at(self, axes: tuple[c.Axis, ...], cut: tuple[int, int]) -> Tensor | bool:
-        """Where all entities of a binding are present, with axes (trace, `axes` …, time).
-
-        Args:
-            axes: of the cells.
-            cut: the part of the first axis that is wanted.
-        """
-        everywhere: Tensor | bool = True
-        for mask in self.masks:
-            tensor = spread(mask, axes)
-            if axes and tensor.shape[1] > 1:
-                tensor = tensor[:, cut[0] : cut[1]]
-            everywhere = tensor & everywhere
-        return everywhere
-
-
-def present_where_used(axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables) -> Presence:
-    """Where the entities of each axis are present when the body of a formula uses them."""
-    masks: list[Value] = []
+def present_where_used(
+    axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables
+) -> tuple[Value, ...]:
+    """Where entities are present when the body of a formula uses them, a mask for each use."""
     used = times_of_use(body, tables) if tables.present else {}
-    for axis in axes:
-        for present, column in _presence(axis, tables):
-            spans_of_use = used.get((axis, column), {HERE})
-            masks += [Value((axis,), _within(present, span, tables)) for span in spans_of_use]
-    return Presence(tuple(masks))
+    return tuple(
+        Value((axis,), _within(present, span, tables))
+        for axis in axes
+        for present, column in _presence(axis, tables)
+        for span in used.get((axis, column), {HERE})
+    )
 
 
 def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | None], set[Span]]:
@@ -73,18 +53,12 @@ def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | No
     return used
 
 
-def _presence(axis: c.Axis, tables: Tables) -> list[tuple[Tensor, int | None]]:
+def _presence(axis: c.Axis, tables: Tables) -> Iterator[tuple[Tensor, int | None]]:
     """The masks of an axis, each with the column of its variable."""
-    if axis.relation is None:
-        mask = tables.present.get(str(axis.sort))
-        return [] if mask is None else [(mask, None)]
-    tuples = tables.relation(axis.relation)
-    sorts = tables.signature.relations[axis.relation].sorts
-    return [
-        (tables.present[sort][:, tuples[:, place]], place)
-        for place, sort in enumerate(sorts)
-        if sort in tables.present
-    ]
+    for place, (_, sort, entities) in enumerate(columns(axis, tables)):
+        if sort in tables.present:
+            mask = tables.present[sort]
+            yield (mask, None) if axis.relation is None else (mask[:, entities], place)
 
 
 def _within(present: Tensor, span: Span, tables: Tables) -> Tensor:
@@ -100,8 +74,3 @@ def _within(present: Tensor, span: Span, tables: Tables) -> Tensor:
     after = (high + 1).clamp(min=0, max=tables.horizon).expand(shape)
     total = total.expand(*shape[:2], tables.horizon + 1)
     return (total.gather(-1, after) > total.gather(-1, first)) | (low > high).expand(shape)
-
-
-def used_predicates(formula: c.Formula) -> set[str]:
-    """The predicates that a formula speaks of."""
-    return {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}

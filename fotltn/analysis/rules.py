@@ -17,6 +17,7 @@ import numpy as np
 from fotltn.analysis.bootstrap import Draws, Estimate, estimate, ratio
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import ByTrace, Counts, count
+from fotltn.analysis.record import Record
 from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedAxiom
 from fotltn.plan.build import BUDGET
@@ -25,7 +26,7 @@ from fotltn.semantics.interpretation import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Strength:
+class Strength(Record):
     """How a rule does on some cells.
 
     Args:
@@ -43,19 +44,9 @@ class Strength:
     base_rate: Estimate
     lift: Estimate
 
-    def as_dict(self) -> dict[str, object]:
-        """The numbers for machines."""
-        return {
-            "support": self.support,
-            "traces": self.traces,
-            "confidence": self.confidence.as_dict(),
-            "base_rate": self.base_rate.as_dict(),
-            "lift": self.lift.as_dict(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Record):
     """A rule and how it does.
 
     Args:
@@ -76,22 +67,16 @@ class Rule:
     uncut: Strength | None
     absent: int = 0
 
+    KEYS = (
+        "rule=name", "text", "implication", "support=whole.support", "traces=whole.traces",
+        "confidence=whole.confidence", "base_rate=whole.base_rate", "lift=whole.lift", "cut",
+        "uncut", "absent",
+    )  # fmt: skip
+
     @property
     def cut(self) -> float | None:
         """The support at cells from which the consequent looks beyond the end of the trace."""
         return None if self.uncut is None else self.whole.support - self.uncut.support
-
-    def as_dict(self) -> dict[str, object]:
-        """The rule for machines."""
-        return {
-            "rule": self.name,
-            "text": self.text,
-            "implication": self.implication,
-            **self.whole.as_dict(),
-            "cut": self.cut,
-            "uncut": None if self.uncut is None else self.uncut.as_dict(),
-            "absent": self.absent,
-        }
 
 
 def rules(

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
-from fotltn.analysis.evaluate_cells import two_valued
-from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.evaluation import axiom_values
+from fotltn.analysis.evaluate_cells import degrees_of
+from fotltn.analysis.record import look_up
 from fotltn.logic.check import CheckedTheory
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables
@@ -45,12 +42,8 @@ class Satisfaction:
         Raises:
             DataError: there is none.
         """
-        for axiom in self.axioms:
-            if axiom.name == name:
-                return axiom.value
-        names = [axiom.name for axiom in self.axioms]
-        hint = did_you_mean(name, names) or f"there are {listing(names)}"
-        raise DataError(f"the theory has no axiom '{name}'; {hint}")
+        degrees = {axiom.name: axiom.value for axiom in self.axioms}
+        return look_up(degrees, name, f"the theory has no axiom '{name}'")
 
     def as_dict(self) -> dict[str, object]:
         """The degrees for machines."""
@@ -63,7 +56,6 @@ class Satisfaction:
         return table(heads, rows, left=left) if rows else text("There are no axioms.")
 
 
-@torch.no_grad()
 def satisfaction(
     theory: CheckedTheory, tables: Tables, semantics: Semantics, threshold: float = 0.5
 ) -> Satisfaction:
@@ -72,9 +64,8 @@ def satisfaction(
     Raises:
         DataError: a table is missing.
     """
-    if semantics.boolean:
-        tables = two_valued(tables, threshold)
-    values = axiom_values({a.name: a.formula for a in theory.axioms}, tables, semantics)
+    formulas = {a.name: a.formula for a in theory.axioms}
+    values = degrees_of(formulas, tables, semantics, threshold)
     return Satisfaction(
-        tuple(Degree(a.name, a.source, a.weight, float(values[a.name])) for a in theory.axioms)
+        tuple(Degree(a.name, a.source, a.weight, values[a.name]) for a in theory.axioms)
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, assert_never
 
 from fotltn.logic import core as c
 from fotltn.syntax import formula as f
@@ -29,14 +30,14 @@ _UNTIL = {
 
 def written(formula: c.Formula) -> f.Formula:
     """The formula in the language: `<->` is recognised, W, M and strict forms stay resolved."""
-    found = fold(formula, _written)
-    assert isinstance(found, f.Formula)
-    return found
+    syntax = fold(formula, _written)
+    assert isinstance(syntax, f.Formula)
+    return syntax
 
 
 def text_of(formula: c.Formula) -> str:
     """The ASCII text of a formula; what is very large inside is left out."""
-    if not _larger(formula, MAX_SHOWN):
+    if next(itertools.islice(events(formula), MAX_SHOWN, None), None) is None:
         return show(written(formula))
     hidden = f.Atom("…")
     below = [hidden if isinstance(n, c.Formula) else fold(n, _written) for n in children(formula)]
@@ -53,7 +54,8 @@ def is_iff(node: c.Formula) -> bool:
 
 def kind_of(node: c.Formula) -> str:
     """What a part of a formula is, in a word or two."""
-    match node:
+    kind = c.closed(node)
+    match kind:
         case c.Truth():
             return "constant"
         case c.Quantifier(universal):
@@ -64,14 +66,17 @@ def kind_of(node: c.Formula) -> str:
             return _POINTS[past, universal].value.words
         case c.Until(dual, _, _, _, past):
             return _UNTIL[past, dual].value.words
-    return type(node).__name__.lower()
+        case (
+            c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or() | c.Implies()
+        ):  # fmt: skip
+            return type(kind).__name__.lower()
+        case _:
+            assert_never(kind)
 
 
-def _larger(formula: c.Formula, most: int) -> bool:
-    return any(number >= most for number, _ in enumerate(events(formula)))
-
-
-def _written(node: c.Core, below: list[Any]) -> f.Syntax:
+def _written(core: c.Core, below: list[Any]) -> f.Syntax:
+    assert isinstance(core, c.AnyTerm | c.AnyFormula)
+    node: c.AnyTerm | c.AnyFormula = core
     match node:
         case c.Variable(axis, _, column):
             return f.Var(axis.name.split(",")[column or 0])
@@ -113,16 +118,14 @@ def _written(node: c.Core, below: list[Any]) -> f.Syntax:
             return f.Unary(_POINTS[past, universal], below[0], _bound(window))
         case c.Until(dual, _, _, window, past):
             return f.Binary(_UNTIL[past, dual], below[0], below[1], _bound(window))
-    raise AssertionError(node)
+        case _:
+            assert_never(node)
 
 
 def _told(formula: c.Core) -> set[c.Axis]:
     """The axes whose variables are given to a predicate or function."""
-    terms: list[c.Term] = []
-    for node in postorder(formula):
-        if isinstance(node, c.Atom | c.Apply):
-            terms += node.args
-    return {term.axis for term in terms if isinstance(term, c.Variable)}
+    uses = [node for node in postorder(formula) if isinstance(node, c.Atom | c.Apply)]
+    return {a.axis for node in uses for a in node.args if isinstance(a, c.Variable)}
 
 
 def _binder(axis: c.Axis, told: bool) -> f.Binder | f.Paired:

@@ -7,16 +7,17 @@ and `high`, and they are formulas again.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, assert_never
 
 from fotltn.logic import core as c
-from fotltn.tree import fold
+from fotltn.tree import children, postorder
 
 _FALSE = c.Truth(False)
 _TRUE = c.Truth(True)
 
 
-class Bounds(NamedTuple):
+class FutureBounds(NamedTuple):
     """True if a formula is true however the trace goes on, and if it goes on well."""
 
     low: c.Formula
@@ -32,70 +33,52 @@ def if_longer(formula: c.Formula) -> c.Formula:
     >>> if_longer(c.Aggregate(False, c.Atom("p", ()), c.Window(0, 2), past=False))
     <Or of 5 nodes>
     """
-
-    def visit(node: c.Core, below: list[Bounds | None]) -> Bounds | None:
-        return _bounds(node, below) if isinstance(node, c.Formula) else None
-
-    found = fold(formula, visit)
-    assert found is not None
-    return found.high
-
-
-def reach(formula: c.Formula) -> int | None:
-    """How many points ahead a formula looks at most; None if it looks as far as there are any.
-
-    >>> reach(c.Aggregate(False, c.Shift(c.Truth(True), 1, False, True), c.Window(0, 2), False))
-    3
-    """
-
-    def visit(node: c.Core, below: list[int | None]) -> int | None:
-        ahead = 0
-        match node:
-            case c.Shift(_, steps, False):
-                ahead = steps
-            case c.Edge(False):
-                return None
-            case c.Aggregate(_, _, window, False) | c.Until(_, _, _, window, False):
-                if window.high is None:
-                    return None
-                ahead = window.high
-        found = [far for far in below if far is not None]
-        return ahead + max(found, default=0) if len(found) == len(below) else None
-
-    return fold(formula, visit)
+    bounds: dict[c.Core, FutureBounds] = {}
+    for node in postorder(formula):
+        if isinstance(node, c.Formula):
+            parts = [bounds[child] for child in children(node) if isinstance(child, c.Formula)]
+            bounds[node] = _bounds(node, parts)
+    return bounds[formula].high
 
 
-def _bounds(node: c.Formula, below: list[Bounds | None]) -> Bounds:
-    match node, below:
-        case c.Not(), [Bounds(low, high)]:
-            return Bounds(c.Not(high), c.Not(low))
-        case c.And() | c.Or(), [Bounds(low, high), Bounds(other_low, other_high)]:
-            return Bounds(type(node)(low, other_low), type(node)(high, other_high))
-        case c.Implies(), [Bounds(low, high), Bounds(other_low, other_high)]:
-            return Bounds(c.Implies(high, other_low), c.Implies(low, other_high))
-        case c.Quantifier(universal, axes, guard, _), [*_, Bounds(low, high)]:
-            return Bounds(*(c.Quantifier(universal, axes, guard, a) for a in (low, high)))
-        case c.Shift(_, steps, past, weak), [Bounds(low, high)]:
+def _bounds(formula: c.Formula, below: list[FutureBounds]) -> FutureBounds:
+    lows, highs = [part.low for part in below], [part.high for part in below]
+    node = c.closed(formula)
+    match node:
+        case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
+            return FutureBounds(node, node)
+        case c.Not():
+            return FutureBounds(c.Not(*highs), c.Not(*lows))
+        case c.And() | c.Or():
+            return FutureBounds(type(node)(*lows), type(node)(*highs))
+        case c.Implies():
+            return FutureBounds(c.Implies(highs[0], lows[1]), c.Implies(lows[0], highs[1]))
+        case c.Quantifier():
+            return FutureBounds(replace(node, body=lows[-1]), replace(node, body=highs[-1]))
+        case c.Shift(_, _, past, weak):
             ends = (weak, weak) if past else (False, True)
-            return Bounds(c.Shift(low, steps, past, ends[0]), c.Shift(high, steps, past, ends[1]))
-        case c.Aggregate(universal, _, window, past), [Bounds(low, high)]:
-            lower: c.Formula = c.Aggregate(universal, low, window, past)
-            upper: c.Formula = c.Aggregate(universal, high, window, past)
+            return FutureBounds(
+                replace(node, arg=lows[0], weak=ends[0]), replace(node, arg=highs[0], weak=ends[1])
+            )
+        case c.Aggregate(universal, _, window, past):
+            lower: c.Formula = replace(node, arg=lows[0])
+            upper: c.Formula = replace(node, arg=highs[0])
             if not past and universal:
-                lower = _and(lower, _whole(window))
+                lower = _and(lower, _inside(window))
             elif not past:
                 upper = _or(upper, _cut(window))
-            return Bounds(lower, upper)
-        case c.Until(dual, _, _, window, past), [Bounds(a, b), Bounds(x, y)]:
-            lower = c.Until(dual, a, x, window, past)
-            upper = c.Until(dual, b, y, window, past)
+            return FutureBounds(lower, upper)
+        case c.Until(dual, _, _, window, past):
+            lower = replace(node, left=lows[0], right=lows[1])
+            upper = replace(node, left=highs[0], right=highs[1])
             rest = c.Window(0, window.high)
             if not past and dual:  # nothing has released yet, and something may come
-                lower = _and(lower, _or(c.Aggregate(False, a, rest, past), _whole(window)))
+                lower = _and(lower, _or(c.Aggregate(False, lows[0], rest, past), _inside(window)))
             elif not past:
-                upper = _or(upper, _and(c.Aggregate(True, b, rest, past), _cut(window)))
-            return Bounds(lower, upper)
-    return Bounds(node, node)
+                upper = _or(upper, _and(c.Aggregate(True, highs[0], rest, past), _cut(window)))
+            return FutureBounds(lower, upper)
+        case _:
+            assert_never(node)
 
 
 def _cut(window: c.Window) -> c.Formula:
@@ -103,7 +86,7 @@ def _cut(window: c.Window) -> c.Formula:
     return _TRUE if window.high is None else c.Shift(_FALSE, window.high, past=False, weak=True)
 
 
-def _whole(window: c.Window) -> c.Formula:
+def _inside(window: c.Window) -> c.Formula:
     """True where a window lies inside the trace."""
     return _FALSE if window.high is None else c.Shift(_TRUE, window.high, past=False, weak=False)
 

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.atoms import AtomValue, atoms_at
-from fotltn.analysis.cells import Cell, Cells, cells_of
-from fotltn.analysis.error_shares import Erring, Errors, Measure, erring, shared_cells
+from fotltn.algebra.expr import free_axes
+from fotltn.analysis.cells import Cell, Cells
+from fotltn.analysis.error_shares import Erring, ErrorMeasure, Errors, erring, shared_cells
+from fotltn.analysis.explain.site import Site
 from fotltn.analysis.prefix import prefix
+from fotltn.analysis.record import Record
 from fotltn.errors import DataError, listing
 from fotltn.format import NONE, count, degree, share
-from fotltn.logic.check import CheckedAxiom, CheckedFormula
-from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.logic import core as c
+from fotltn.logic.span import HERE, inside
+from fotltn.semantics.config import CRISP
 from fotltn.syntax.notebook import bar, table
+from fotltn.tree import children
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class AtomValue(Record):
+    """The degree of an atom with its arguments named; `time` is None where it does not matter."""
+
+    text: str
+    time: int | None
+    value: float
+
+    KEYS = ("atom=text", "time", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation(Record):
     """A binding and time at which an axiom is not fully true.
 
     It is a violation in the strict sense where `violated` says so: false in two-valued logic.
@@ -49,23 +64,9 @@ class Violation:
     consequent: float | None
     atoms: tuple[AtomValue, ...]
 
-    def as_dict(self) -> dict[str, object]:
-        """The violation for machines."""
-        return {
-            "binding": dict(self.binding),
-            "trace": self.trace,
-            "time": self.time,
-            "value": self.value,
-            "share": self.share,
-            "violated": self.violated,
-            "antecedent": self.antecedent,
-            "consequent": self.consequent,
-            "atoms": [a.as_dict() for a in self.atoms],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Violations:
+class Violations(Record):
     """The cells of an axiom that its error comes from: violations first, then what is weak.
 
     Args:
@@ -87,6 +88,10 @@ class Violations:
     weak: int
     absent: int
     worst: tuple[Violation, ...]
+
+    KEYS = (
+        "axiom", "value", "cells", "count", "violated", "weak", "absent", "violations=worst",
+    )  # fmt: skip
 
     def __iter__(self) -> Iterator[Violation]:
         return iter(self.worst)
@@ -125,22 +130,9 @@ class Violations:
         words = f"{self.axiom}: value {degree(self.value)}; {self.summary}. Cells: {self.cells}."
         return table(heads, rows, left=["value", "binding", "atoms"], caption=words)
 
-    def as_dict(self) -> dict[str, object]:
-        """The violations for machines."""
-        return {
-            "axiom": self.axiom,
-            "value": self.value,
-            "cells": self.cells,
-            "count": self.count,
-            "violated": self.violated,
-            "weak": self.weak,
-            "absent": self.absent,
-            "violations": [v.as_dict() for v in self.worst],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Counterexample:
+class Counterexample(Record):
     """A binding and time at which an axiom is false in two-valued logic."""
 
     axiom: str
@@ -149,102 +141,90 @@ class Counterexample:
     time: int | None
     atoms: tuple[AtomValue, ...]
 
-    def as_dict(self) -> dict[str, object]:
-        """The counterexample for machines."""
-        return {
-            "axiom": self.axiom,
-            "binding": dict(self.binding),
-            "trace": self.trace,
-            "time": self.time,
-            "atoms": [a.as_dict() for a in self.atoms],
-        }
 
-
-def violations(
-    axiom: CheckedAxiom | CheckedFormula,
-    tables: Tables,
-    semantics: Semantics,
-    *,
-    top: int = 10,
-    threshold: float = 0.5,
-) -> Violations:
-    """The bindings and times that an axiom's error comes from.
-
-    Args:
-        axiom: an axiom, or a formula without free variables.
-        tables: the tables.
-        semantics: what gives it its value. Several traces are aggregated as ∀ aggregates.
-        top: how many to give at most.
-        threshold: the degree from which on a fact is true in two-valued logic.
-
-    Returns:
-        Violations first, then cells that are weak; of each the largest errors first, ties in the
-        order of trace, time and binding. Shares are of the error of all cells. Where ∀ and G
-        differ in p, or where there is an epsilon, cells are those of the outermost means that
-        have one p; `cells` says which.
-
-    Raises:
-        DataError: a table is missing, or the formula has free variables.
-    """
-    return worst_of(cells_of(axiom, tables, semantics, threshold), top)
-
-
-def worst_of(cells: Cells, top: int) -> Violations:
-    """The same of cells."""
+def violations(cells: Cells, top: int = 10) -> Violations:
+    """The bindings and times that an axiom's error comes from: see `Cells.worst`."""
     if top < 0:
         raise DataError(f"the number of violations is at least 0, not {top}")
     if cells.free:
         loose = listing(sorted(a.name for a in cells.free))
         raise DataError(f"a formula with violations has no free variables, but there are {loose}")
-    tables, semantics = cells.tables, cells.semantics
-    value = cells.value()
+    value, crisp = cells.value(), cells.semantics.boolean
     cells, errors = shared_cells(cells)
     rule = dict(zip(("antecedent", "consequent"), cells.prefix.rule or (), strict=False))
     best = _Best(top)
     for part in erring(cells, errors, rule):
         best.add(part)
-    listed = []
-    for one in best.listed():
-        trace, time, *place = one.place
-        cell = Cell(trace, tuple(place), time)
-        listed.append(
-            Violation(
-                cells.binding(cell),
-                trace,
-                time if cells.timed else None,
-                one.values["body"],
-                best.share(one.error, errors),
-                one.violated,
-                one.values.get("antecedent"),
-                one.values.get("consequent"),
-                atoms_at(cells, cell, crisp=semantics.boolean),
-            )
+    worst = tuple(
+        Violation(
+            cells.binding(one.cell),
+            one.cell.trace,
+            one.cell.time if cells.timed else None,
+            one.values["body"],
+            best.share(one.error, errors),
+            one.violated,
+            one.values.get("antecedent"),
+            one.values.get("consequent"),
+            atoms_at(cells, one.cell, crisp=crisp),
         )
-    words = errors.words(cells.prefix, tables.batch, prefix(cells.body).layers != ())
-    return Violations(
-        cells.name, value, words, best.count, best.violated, best.weak, best.absent,
-        tuple(listed),
-    )  # fmt: skip
+        for one in best.listed()
+    )
+    words = errors.words(cells.prefix, cells.tables.batch, prefix(cells.body).layers != ())
+    numbers = (best.count, best.violated, best.weak, best.absent)
+    return Violations(cells.name, value, words, *numbers, worst)
 
 
-def counterexample(
-    axiom: CheckedAxiom | CheckedFormula, tables: Tables, *, threshold: float = 0.5
-) -> Counterexample | None:
-    """A binding and time at which an axiom is false, or None if it is true.
+def counterexample(cells: Cells) -> Counterexample | None:
+    """A binding and time at which an axiom is false in two-valued logic, or None if it is true.
 
-    Args:
-        axiom: an axiom, or a formula without free variables.
-        tables: the tables.
-        threshold: the degree from which on a fact is true.
-
-    Returns:
-        That of the first trace, then of the first time, then of the first entities.
+    It is that of the first trace, then of the first time, then of the first entities.
     """
-    worst = violations(axiom, tables, CRISP, top=1, threshold=threshold)
+    worst = violations(replace(cells, semantics=CRISP), top=1)
     if not worst.violated:
         return None
     first = worst[0]
     return Counterexample(worst.axiom, first.binding, first.trace, first.time, first.atoms)
+
+
+# --- the atoms of a cell ---------------------------------------------------------------------
+
+
+def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValue, ...]:
+    """The degrees of the atoms of a body at a cell, in the order in which they are written.
+
+    An atom under X or Y is read that many steps away. One under F, G, U and their like is read at
+    the cell's own time. Atoms of variables that are bound inside are left out.
+
+    Args:
+        cells: of the formula.
+        cell: where.
+        crisp: in two-valued logic, as 1 and 0.
+    """
+    site = Site(cells, cell)
+    atoms = []
+    for atom, steps in dict.fromkeys(_atoms(cells.body)):
+        time = cell.time + steps
+        if free_axes(atom) <= set(cells.axes) and 0 <= time < site.length:
+            fact = site.fact(atom, {}, time)
+            degree = site.degree(fact)
+            value = float(degree >= cells.threshold) if crisp else degree
+            when = time if site.moves[atom] else None
+            atoms.append(AtomValue(site.name(fact)[0], when, value))
+    return tuple(atoms)
+
+
+def _atoms(body: c.Formula) -> Iterator[tuple[c.Atom, int]]:
+    """Atoms outside guards, each with its number of steps away."""
+    stack: list[tuple[c.Formula, int]] = [(body, 0)]
+    while stack:
+        node, steps = stack.pop()
+        if isinstance(node, c.Atom):
+            yield node, steps
+        far = inside(node, HERE).low if isinstance(node, c.Shift) else 0
+        below = [node.body] if isinstance(node, c.Quantifier) else children(node)
+        stack += [
+            (child, steps + (far or 0)) for child in reversed(below) if isinstance(child, c.Formula)
+        ]
 
 
 def _atom_text(atom: AtomValue) -> str:
@@ -255,11 +235,10 @@ def _atom_text(atom: AtomValue) -> str:
 # --- the largest errors ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(NamedTuple):
     violated: bool
     error: float
-    place: tuple[int, ...]  # trace, time, and a number for each axis
+    cell: Cell
     values: dict[str, float]
 
 
@@ -280,22 +259,26 @@ class _Best:
         self.count += int(counts.sum())
         self.violated += int(wrong.sum())
         self.weak += int((weak | wrong).sum())
-        self.absent += int(((block.weight > 0) & ~block.counts).expand(block.shape).sum())
+        self.absent += int(block.absent.expand(block.shape).sum())
         self.total += float(error.sum())
         largest = float(error.max()) if error.numel() else 0.0
         if largest > self.largest:
             self.largest, self.ties = largest, 0
         if largest == self.largest:
             self.ties += int((error == largest).sum())
+        values = {name: u.expand(block.shape) for name, u in block.values.items()}
         for violated, chosen in ((True, wrong), (False, weak & truth)):
             listed = self.kinds[violated]
-            ordered = error.movedim(-1, 1)
-            for place in _largest(ordered, chosen.movedim(-1, 1), self.top):
-                trace, time, *inner = place
-                values = {n: float(_at(u, trace, inner, time)) for n, u in block.values.items()}
-                at = (trace, time, *_shifted(inner, block.start))
-                listed.append(_Listed(violated, float(ordered[place]), at, values))
-            listed.sort(key=lambda one: (-one.error, one.place))
+            for place in _largest(error, chosen, self.top):
+                trace, *numbers, time = place
+                if numbers:
+                    numbers[0] += block.start
+                here = {name: float(u[place]) for name, u in values.items()}
+                cell = Cell(trace, tuple(numbers), time)
+                listed.append(_Listed(violated, float(error[place]), cell, here))
+            listed.sort(
+                key=lambda one: (-one.error, one.cell.trace, one.cell.time, one.cell.numbers)
+            )
             del listed[self.top :]
 
     def listed(self) -> list[_Listed]:
@@ -304,28 +287,20 @@ class _Best:
 
     def share(self, error: float, errors: Errors) -> float:
         """The share of one error in all."""
-        if errors.measure is Measure.WORST or math.isinf(self.total):
+        if errors.measure is ErrorMeasure.WORST or math.isinf(self.total):
             return 1 / self.ties if error == self.largest and error else 0.0
         return error / self.total if self.total else 0.0
 
 
-def _shifted(place: list[int], start: int) -> list[int]:
-    return [place[0] + start, *place[1:]] if place else []
-
-
 def _largest(error: Tensor, chosen: Tensor, top: int) -> list[tuple[int, ...]]:
-    """Where the largest of the chosen entries are; of equal ones the first."""
-    flat = torch.where(chosen, error, -1.0).reshape(-1)
-    count = min(top, int(chosen.sum()))
-    if count == 0:
+    """Where the largest of the chosen entries are; of equal ones the first by trace and time."""
+    ordered = torch.where(chosen, error, -1.0).movedim(-1, 1)
+    flat = ordered.reshape(-1)
+    number = min(top, int(chosen.sum()))
+    if number == 0:
         return []
-    least = flat.topk(count).values[-1]
+    least = flat.topk(number).values[-1]
     above = (flat > least).nonzero().squeeze(-1)
-    equal = (flat == least).nonzero().squeeze(-1)[: count - above.numel()]
-    places = torch.unravel_index(torch.cat([above, equal]), error.shape)
-    return [tuple(place) for place in torch.stack(places, -1).tolist()]
-
-
-def _at(u: Tensor, trace: int, place: list[int], time: int) -> Tensor:
-    where = zip((trace, *place, time), u.shape, strict=True)
-    return u[tuple(i if size > 1 else 0 for i, size in where)]
+    equal = (flat == least).nonzero().squeeze(-1)[: number - above.numel()]
+    places = torch.unravel_index(torch.cat([above, equal]), ordered.shape)
+    return [(trace, *rest, time) for trace, time, *rest in torch.stack(places, -1).tolist()]

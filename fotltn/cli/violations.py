@@ -14,8 +14,7 @@ from fotltn.cli.why import Reasons
 from fotltn.format import NONE, degree, share
 
 if TYPE_CHECKING:
-    from fotltn.analysis.atoms import AtomValue
-    from fotltn.analysis.violations import Counterexample, Violation
+    from fotltn.analysis.violations import AtomValue, Counterexample, Violation
     from fotltn.project.model import Model
 
 RANKING = (

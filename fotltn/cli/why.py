@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from fotltn.analysis.explain.explanation import Explanation
-    from fotltn.analysis.explain.node import Node
+    from fotltn.analysis.explain.node import ValueNode
     from fotltn.analysis.violations import Violation
     from fotltn.project.model import Model
 
@@ -79,7 +79,7 @@ class Reasons:
         return explained
 
 
-def _tree(root: Node) -> Tree:
+def _tree(root: ValueNode) -> Tree:
     from rich.tree import Tree
 
     made = Tree(_line(root))
@@ -92,7 +92,7 @@ def _tree(root: Node) -> Tree:
     return made
 
 
-def _line(node: Node) -> RenderableType:
+def _line(node: ValueNode) -> RenderableType:
     truth = "true " if node.truth else "false"
     return _styled(f"{degree(node.value)} {truth} {node.label}", "" if node.truth else "red")
 

@@ -5,6 +5,7 @@ Points are counted from the one at which a formula is evaluated; None is as far 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, assert_never
 
 from fotltn.logic import core as c
@@ -22,7 +23,7 @@ HERE = Span(0, 0)
 
 
 def inside(node: c.Formula, span: Span) -> Span:
-    """Where a formula reads the formulas directly below it, if it is read over a span itself."""
+    """Where a formula reads any formula directly below it, if it is read over a span itself."""
     match c.closed(node):
         case c.Shift(_, steps, past):
             far = -steps if past else steps
@@ -40,6 +41,24 @@ def inside(node: c.Formula, span: Span) -> Span:
             assert_never(never)
 
 
+def operands(node: c.Formula, span: Span) -> Iterator[tuple[c.Formula, Span]]:
+    """Each formula directly below a formula, with where it is read.
+
+    The left side of `U[a,b]` is read from the present on, the right side from a to b.
+
+    >>> until = c.Until(False, c.Truth(True), c.Atom("p", ()), c.Window(2, 3), past=False)
+    >>> [span for _, span in operands(until, HERE)]
+    [Span(low=0, high=3), Span(low=2, high=3)]
+    """
+    if isinstance(node, c.Until):
+        yield node.left, inside(node, span)
+        yield node.right, _window(span, node.window.low, node.window.high, node.past)
+        return
+    for child in children(node):
+        if isinstance(child, c.Formula):
+            yield child, inside(node, span)
+
+
 def spans(formula: c.Formula) -> dict[c.Formula, set[Span]]:
     """Where each distinct part of a formula is read: a span for each place where it is written.
 
@@ -49,10 +68,9 @@ def spans(formula: c.Formula) -> dict[c.Formula, set[Span]]:
     """
     read: dict[c.Formula, set[Span]] = {formula: {HERE}}
     for node in reversed([n for n in postorder(formula) if isinstance(n, c.Formula)]):
-        below = {inside(node, span) for span in read[node]}
-        for child in children(node):
-            if isinstance(child, c.Formula):
-                read.setdefault(child, set()).update(below)
+        for span in read[node]:
+            for child, below in operands(node, span):
+                read.setdefault(child, set()).add(below)
     return read
 
 

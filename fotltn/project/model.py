@@ -21,13 +21,7 @@ from fotltn.analysis.metrics import Report, Scores, report
 from fotltn.analysis.over_time import TruthOverTime, truth_over_time
 from fotltn.analysis.predictions import predictions
 from fotltn.analysis.satisfaction import Satisfaction, satisfaction
-from fotltn.analysis.violations import (
-    Counterexample,
-    Violation,
-    Violations,
-    counterexample,
-    violations,
-)
+from fotltn.analysis.violations import Counterexample, Violation, Violations, counterexample
 from fotltn.errors import DataError, FotError, listing
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
@@ -225,9 +219,7 @@ class Model:
 
     def violations(self, axiom: str, *, top: int = 10, threshold: float = 0.5) -> Violations:
         """The violations of an axiom, then where it is weak, with their share of its error."""
-        return violations(
-            self.theory.axiom(axiom), self.tables, self.semantics, top=top, threshold=threshold
-        )
+        return self.cells(axiom, threshold=threshold).worst(top)
 
     def worst(self, top: int = 10, *, threshold: float = 0.5) -> tuple[Ranked, ...]:
         """The violations of all axioms, then what is weak, by their share of the error of all.
@@ -256,7 +248,7 @@ class Model:
 
     def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
         """Where an axiom is false, degrees from the threshold on being true."""
-        return counterexample(self.theory.axiom(axiom), self.tables, threshold=threshold)
+        return counterexample(self.cells(axiom, threshold=threshold))
 
     def audit(self, *, threshold: float = 0.5) -> Audit:
         """What the values of the axioms are worth."""

@@ -13,7 +13,7 @@ from fotltn.reporting.look import BLUE, ORANGE, drawing, error_colours, whole_ti
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fotltn.analysis.over_time import Row, TruthOverTime
+    from fotltn.analysis.over_time import BindingRow, TruthOverTime
 
 _NAME = 28  # characters of a binding that a heat map shows
 
@@ -69,7 +69,7 @@ class Worst:
         traces: how many traces there are in all.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[BindingRow, ...]
     values: np.ndarray[Any, Any]
     times: tuple[int, ...]
     traces: int
@@ -157,7 +157,7 @@ def heat_map(found: TruthOverTime | Worst, *, top: int = 30, ax: Axes | None = N
     return ax
 
 
-def _label(row: Row, *, several: bool) -> str:
+def _label(row: BindingRow, *, several: bool) -> str:
     """A binding by names, with its trace if there are several."""
     text = ", ".join(row.binding.values()) or "the rule"
     text = f"{row.trace_name or row.trace}: {text}" if several else text

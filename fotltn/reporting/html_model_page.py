@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fotltn.analysis.audit_data import Kind
+from fotltn.analysis.audit_data import FindingKind
 from fotltn.format import count, degree, number
 from fotltn.reporting import plots
 from fotltn.reporting.html import Picture, picture, render
@@ -20,11 +20,11 @@ _SHARE, _FEWEST = 0.001, 3
 
 #: What a warning of the audit is called in a table.
 _VERDICTS = {
-    Kind.VACUOUS: ("warn", "no evidence"),
-    Kind.DILUTED: ("warn", "diluted"),
-    Kind.TRUNCATED: ("warn", "cut by the end"),
-    Kind.CONTRADICTED: ("bad", "contradicted by labels"),
-    Kind.GRADIENT: ("warn", "learns the antecedent"),
+    FindingKind.VACUOUS: ("warn", "no evidence"),
+    FindingKind.DILUTED: ("warn", "diluted"),
+    FindingKind.TRUNCATED: ("warn", "cut by the end"),
+    FindingKind.CONTRADICTED: ("bad", "contradicted by labels"),
+    FindingKind.GRADIENT: ("warn", "learns the antecedent"),
 }
 
 

@@ -9,12 +9,16 @@ from dataclasses import replace
 
 import torch
 
+from fotltn.analysis.cells import cells_of
 from fotltn.analysis.prefix import Layer
+from fotltn.analysis.violations import Counterexample, Violations
+from fotltn.analysis.violations import counterexample as counterexample_of
 from fotltn.logic import core as c
-from fotltn.logic.check import CheckedTheory, check
+from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory, check
 from fotltn.project.scene import LEARNED as LEARNED
 from fotltn.project.scene import THEORY
 from fotltn.semantics import crisp
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import load_theory
@@ -24,6 +28,23 @@ from tests.helpers import numbered
 
 def carped_theory() -> CheckedTheory:
     return check(load_theory(THEORY))
+
+
+def violations(
+    axiom: CheckedAxiom | CheckedFormula,
+    tables: Tables,
+    semantics: Semantics,
+    *,
+    top: int = 10,
+    threshold: float = 0.5,
+) -> Violations:
+    return cells_of(axiom, tables, semantics, threshold).worst(top)
+
+
+def counterexample(
+    axiom: CheckedAxiom | CheckedFormula, tables: Tables, *, threshold: float = 0.5
+) -> Counterexample | None:
+    return counterexample_of(cells_of(axiom, tables, STABLE_PRODUCT, threshold))
 
 
 def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Tables:

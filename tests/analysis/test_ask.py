@@ -14,7 +14,6 @@ import torch
 from fotltn import dsl, evaluate
 from fotltn.analysis.ask import ask
 from fotltn.analysis.predictions import predictions, write_table
-from fotltn.analysis.violations import violations
 from fotltn.errors import BuildError, CheckError, DataError
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
@@ -23,6 +22,7 @@ from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Names, Tables
 from fotltn.semantics.sparse import sparse_table
 from fotltn.syntax.load import parse_theory
+from tests.analysis.scenes import violations
 from tests.helpers import numbered
 
 THEORY = check(

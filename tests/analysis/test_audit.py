@@ -13,7 +13,7 @@ import torch
 
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis.audit import audit
-from fotltn.analysis.audit_data import Kind
+from fotltn.analysis.audit_data import FindingKind
 from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.prefix import Prefix, prefix
 from fotltn.analysis.rules import rules
@@ -72,7 +72,7 @@ def test_nobody_can_miss_that_all_false_is_perfect(of_truth):
     assert "all-false 1.000" in line
     assert "KB-SAT does not measure how good predictions are" in line
     first = of_truth.warnings[0]
-    assert (first.axiom, first.kind) == (None, Kind.VACUOUS)
+    assert (first.axiom, first.kind) == (None, FindingKind.VACUOUS)
     assert "Predicting false for everything scores 1.000" in first.message
     told = json.loads(json.dumps(of_truth.as_dict()))
     assert told["knowledge_base"]["kb_sat"]["all_false"] == 1.0
@@ -106,22 +106,22 @@ def test_the_values_are_those_of_the_reference():
 
 def test_the_warnings_of_the_scene(of_truth):
     for name in ("A1", "A7", "A12"):
-        assert kinds(of_truth, name) == [Kind.VACUOUS]
-    message = said(of_truth, "A1", Kind.VACUOUS)
+        assert kinds(of_truth, name) == [FindingKind.VACUOUS]
+    message = said(of_truth, "A1", FindingKind.VACUOUS)
     assert message == (
         "A1 is fully satisfied if every learned predicate is false; a high value is no evidence"
     )
     assert kinds(of_truth, "A5") == []  # it has no learned predicate
-    message = said(of_truth, "A3", Kind.DILUTED)
+    message = said(of_truth, "A3", FindingKind.DILUTED)
     assert "'exists y' is a mean" in message
     assert "100^(-1/4) = 0.316" in message
     late = of_truth.axiom("A13").on_labels
     assert late is not None
     assert late.violations == late.truncated > 0
     assert f"{late.truncated} of {late.violations} violations" in said(
-        of_truth, "A13", Kind.TRUNCATED
+        of_truth, "A13", FindingKind.TRUNCATED
     )
-    assert f"{late.violations} violations" in said(of_truth, "A13", Kind.CONTRADICTED)
+    assert f"{late.violations} violations" in said(of_truth, "A13", FindingKind.CONTRADICTED)
 
 
 def test_support_of_the_scene_is_counted_by_hand(truth, of_truth):
@@ -280,11 +280,11 @@ def test_most_of_the_gradient_to_the_antecedent_is_told():
     found = audit(theory, model, STABLE_PRODUCT, learned=["P", "Q"])
     # The error is P (1 - Q): its derivatives are 0.1 and 0.05.
     assert found.axiom("N").gradient_antecedent == pytest.approx(2 / 3)
-    assert Kind.GRADIENT not in kinds(found, "N")
+    assert FindingKind.GRADIENT not in kinds(found, "N")
     low = replace(model, predicates={**tables, "Q": torch.zeros(1, 2, 3)})
     found = audit(theory, low, STABLE_PRODUCT, learned=["P", "Q"])
     assert found.axiom("N").gradient_antecedent == pytest.approx(1 / 1.05)
-    assert "95 % of the gradient goes to the antecedent" in said(found, "N", Kind.GRADIENT)
+    assert "95 % of the gradient goes to the antecedent" in said(found, "N", FindingKind.GRADIENT)
 
 
 # --- warnings, one by one --------------------------------------------------------------------
@@ -329,25 +329,25 @@ def test_all_false_may_be_better_without_being_perfect():
     assert found.axiom("N").all_false == 0.0
     assert (
         "N scores 0.000 if every learned predicate is false, no less than on the labels (0.000)"
-        in (said(found, "N", Kind.VACUOUS))
+        in (said(found, "N", FindingKind.VACUOUS))
     )
 
 
 def test_a_diluted_eventually():
     tables = {"P": [[1] + [0] * 99], "Q": [[0] * 99 + [1]]}
     found = rule("forall x. G(P(x) -> F Q(x))", tables, 100)
-    message = said(found, "N", Kind.DILUTED)
+    message = said(found, "N", FindingKind.DILUTED)
     assert "'F' is a mean" in message
     assert "one witness among 100 gives 100^(-1/4) = 0.316" in message
     near = rule("forall x. G(P(x) -> F Q(x))", {"P": [[1, 1, 1]], "Q": [[1, 1, 1]]}, 3)
-    assert Kind.DILUTED not in kinds(near, "N")
+    assert FindingKind.DILUTED not in kinds(near, "N")
 
 
 def test_means_alone_dilute():
     theory, model = check(parse_theory(TEXT)), small()
     for semantics in (PRODUCT, LOG_PRODUCT, CRISP, STABLE_PRODUCT.with_p(math.inf)):
         found = audit(theory, model, semantics, learned=["P", "Q"], threshold=0.8)
-        assert all(w.kind is not Kind.DILUTED for w in found.warnings)
+        assert all(w.kind is not FindingKind.DILUTED for w in found.warnings)
 
 
 def test_violations_at_the_end_and_elsewhere_are_told_apart():
@@ -355,11 +355,11 @@ def test_violations_at_the_end_and_elsewhere_are_told_apart():
     found = rule("forall x. G(P(x) -> X[2] Q(x))", tables, 5).axiom("N").evidence
     assert (found.violations, found.truncated) == (2, 1)
     found = rule("forall x. G(P(x) -> F[<=2] Q(x))", tables, 5)
-    assert said(found, "N", Kind.TRUNCATED) == (
+    assert said(found, "N", FindingKind.TRUNCATED) == (
         "N: 1 of 2 violations on the labels is due to the end of the trace: "
         "a later witness could still come"
     )
-    assert said(found, "N", Kind.CONTRADICTED) == (
+    assert said(found, "N", FindingKind.CONTRADICTED) == (
         "N is contradicted by the labels: 2 violations at 2 bindings and times "
         "where its antecedent is true"
     )
@@ -406,7 +406,7 @@ def test_labels_say_nothing_of_axioms_about_what_they_do_not_state():
         row = some.axiom(name)
         assert (row.labels, row.on_labels, row.value) == (None, None, every.axiom(name).value)
         assert row.evidence == row.on_model
-        assert Kind.CONTRADICTED not in kinds(some, name)
+        assert FindingKind.CONTRADICTED not in kinds(some, name)
     for name in ("N3", "N4"):
         assert some.axiom(name) == every.axiom(name)
     known = [some.axiom(name).labels or 0.0 for name in ("N3", "N4")]
@@ -464,6 +464,18 @@ def test_dense_and_sparse_tables_give_the_same():
     for a, b in zip(mine.axioms, theirs.axioms, strict=True):
         assert (a.value, a.all_half) == pytest.approx((b.value, b.all_half))
         assert a.on_model == b.on_model
+
+
+def test_nothing_need_be_learned_even_if_tables_carry_gradients():
+    theory, model = check(parse_theory(TEXT)), small()
+    wanted = audit(theory, model, STABLE_PRODUCT, learned=())
+    assert all(row.gradient_antecedent is None for row in wanted.axioms)
+    tables = {
+        n: t.clone().requires_grad_() if isinstance(t, torch.Tensor) else t
+        for n, t in model.predicates.items()
+    }
+    found = audit(theory, replace(model, predicates=tables), STABLE_PRODUCT, learned=())
+    assert found == wanted
 
 
 def test_what_cannot_be_audited():

@@ -15,15 +15,10 @@ from fotltn.analysis.audit import audit
 from fotltn.analysis.cells import Cell, Cells, cells_of
 from fotltn.analysis.error_shares import shared_cells
 from fotltn.analysis.explain.explanation import why
-from fotltn.analysis.explain.gradients import influence
-from fotltn.analysis.explain.lines import timelines
-from fotltn.analysis.explain.repairs import repair
-from fotltn.analysis.explain.tree import explain
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.rules import rules
 from fotltn.analysis.satisfaction import satisfaction
 from fotltn.analysis.text import text_of, written
-from fotltn.analysis.violations import counterexample, violations
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
@@ -34,6 +29,8 @@ from fotltn.semantics.tables import interpret
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder
+from tests.analysis.explain.common import explain, influence, repair, timelines
+from tests.analysis.scenes import counterexample, violations
 from tests.helpers import value_of as evaluate
 from tests.random_cases import SIGNATURE, random_case
 

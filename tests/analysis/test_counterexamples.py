@@ -6,9 +6,8 @@ import pytest
 
 from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.prefix import prefix
-from fotltn.analysis.violations import counterexample
 from fotltn.semantics import crisp
-from tests.analysis.scenes import cell_weights
+from tests.analysis.scenes import cell_weights, counterexample
 from tests.analysis.test_violations import RULE, case, crisp_values, one
 
 

@@ -14,12 +14,12 @@ from fotltn.analysis.cells import Cell, cells_of
 from fotltn.analysis.explain.explanation import why
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.satisfaction import satisfaction
-from fotltn.analysis.violations import violations
 from fotltn.logic.check import check
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.interpretation import Names
 from fotltn.semantics.tables import interpret
 from fotltn.syntax.load import parse_theory
+from tests.analysis.scenes import violations
 from tests.syntax.test_notebook import pixels, words
 
 THEORY = """

@@ -17,16 +17,15 @@ from fotltn.analysis.counts import count
 from fotltn.analysis.over_time import NO_TRUTH, truth_over_time
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.rules import rules
-from fotltn.analysis.violations import counterexample, violations
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.semantics import crisp
-from fotltn.semantics.config import STABLE_PRODUCT
+from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.tree import children, postorder
-from tests.analysis.scenes import about, cell_weights
+from tests.analysis.scenes import about, cell_weights, counterexample, violations
 from tests.helpers import numbered, random_formula
 
 THEORY = check(
@@ -115,6 +114,11 @@ def times(cells: Cells) -> list[int]:
         ("Wet U Cross(y)", [0, 1, 2, 3, 4, 5]),
         ("Wet S Cross(y)", [1, 2, 3, 4, 5, 6]),
         ("Wet U[<=1] Cross(y)", [0, 1, 2, 4, 5]),
+        ("Wet U[2,3] Cross(y)", [0, 2, 3, 5, 6]),  # the right side is used in the window
+        ("Cross(y) U[2,3] Wet", [0, 1, 2, 3, 4, 5]),  # and the left side from now on
+        ("Wet R[2,3] Cross(y)", [0, 2, 3, 5, 6]),
+        ("Wet S[2,3] Cross(y)", [0, 1, 3, 4, 5]),
+        ("Cross(y) S[2,3] Wet", [1, 2, 3, 4, 5, 6]),
         ("X F[<=1] Cross(y)", [0, 1, 3, 4, 6]),
         ("F[<=1] X Cross(y)", [0, 1, 3, 4, 6]),
         ("X Y Cross(y)", [1, 2, 5]),
@@ -187,6 +191,29 @@ def test_what_is_absent_is_neither_listed_nor_counted_nor_a_counterexample():
     assert len(truth_over_time(cells_of(axiom, nobody, STABLE_PRODUCT))) == 0
 
 
+def test_what_is_absent_has_no_part_in_the_errors_of_rows():
+    """The first pedestrian errs only where it is absent, the second one where it is present."""
+    axiom = checked_axiom("forall y. G Cross(y)")
+    tables = lonely("G Wet").tables
+    cross = torch.tensor([[0.0, 1.0, 1.0, 0.0], [1.0, 0.5, 1.0, 1.0]])
+    here = torch.tensor([[False, True, True, False], [True, True, True, True]])
+    tables = replace(
+        tables,
+        sizes={"car": 1, "ped": 2},
+        lengths=torch.tensor([4]),
+        horizon=4,
+        predicates={"Cross": cross.unsqueeze(0)},
+        present={"ped": here.unsqueeze(0)},
+        names=numbered({"car": 1, "ped": 2}),
+    )
+    for semantics in (STABLE_PRODUCT, CRISP):
+        threshold = 0.6 if semantics.boolean else 0.5
+        heat = truth_over_time(cells_of(axiom, tables, semantics, threshold))
+        assert heat.errors.tolist() == [0.0, 1.0]
+        assert heat.order.tolist() == [1, 0]
+        assert [row.error for row in heat.worst(2)] == [1.0, 0.0]
+
+
 def test_without_presence_all_cells_count():
     tables = replace(lonely("G Wet").tables, present={})
     axiom = checked_axiom("forall y. G(Cross(y) -> X Wet)")
@@ -218,12 +245,12 @@ def uses(
                 return uses(arg, tables, plus(low, back), plus(high, -near))
             return uses(arg, tables, plus(low, near), plus(high, end))
         case c.Until(_, left, right, window, past):
+            near, end = window.low, window.high
             if past:
-                back = None if window.high is None else -window.high
-                low = plus(low, back)
-            else:
-                high = plus(high, window.high)
-            return uses(left, tables, low, high) + uses(right, tables, low, high)
+                back = plus(low, None if end is None else -end)
+                return uses(left, tables, back, high) + uses(right, tables, back, plus(high, -near))
+            ahead = plus(high, end)
+            return uses(left, tables, low, ahead) + uses(right, tables, plus(low, near), ahead)
         case c.Atom(name, args):
             if tables.table(name).shape[-1] == 1:
                 return []
@@ -374,6 +401,6 @@ def test_masks_are_kept_apart_by_axis():
     """So that they are no larger than the tables of presence."""
     cells = lonely("forall x, y. G(Stop(x) -> X Cross(y))")
     here = {"car": torch.ones(1, 1, 7, dtype=torch.bool), "ped": torch.tensor([[HERE]])}
-    masks = present_where_used(cells.axes, cells.body, replace(cells.tables, present=here)).masks
+    masks = present_where_used(cells.axes, cells.body, replace(cells.tables, present=here))
     assert [[a.name for a in mask.axes] for mask in masks] == [["x"], ["y"]]
     assert [tuple(mask.tensor.shape) for mask in masks] == [(1, 1, 7)] * 2

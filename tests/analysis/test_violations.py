@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from fotltn.analysis import evaluate_cells as sweeping
+from fotltn.analysis.axes import product
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.prefix import outer, prefix, weights
-from fotltn.analysis.violations import counterexample, violations
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, check, check_formula
 from fotltn.semantics import crisp, reference
@@ -31,7 +31,14 @@ from fotltn.semantics.config import (
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
-from tests.analysis.scenes import LEARNED, carped, carped_theory, cell_weights
+from tests.analysis.scenes import (
+    LEARNED,
+    carped,
+    carped_theory,
+    cell_weights,
+    counterexample,
+    violations,
+)
 from tests.helpers import numbered
 from tests.random_cases import SIGNATURE, random_model
 
@@ -111,7 +118,7 @@ def found_cells(found, part, model):
 def test_weights_are_those_of_nested_means(seed):
     text, checked, model = case(seed)
     part = prefix(checked.formula)
-    found = weights(part, model).at(part.axes)
+    found = product(weights(part, model), part.axes)
     shape = (model.batch, *(model.size(a) for a in part.axes), model.horizon)
     expected = torch.zeros(shape)
     for (trace, time, *place), weight in cell_weights(part.layers, model).items():

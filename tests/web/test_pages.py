@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fotltn.analysis.counts import count
-from fotltn.analysis.violations import violations
 from fotltn.errors import LimitError
 from fotltn.evaluation import axiom_values
 from fotltn.logic.check import check_formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.web import budget
 from fotltn.web.budget import check_cost
+from tests.analysis.scenes import violations
 from tests.web.conftest import client_of, served
 
 HTML = {"accept": "text/html"}

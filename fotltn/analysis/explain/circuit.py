@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, assert_never
+
+import numpy as np
 
 from fotltn.algebra.expr import free_axes_of_all
-from fotltn.analysis.explain.ground import Fact
-from fotltn.analysis.explain.pattern import Leaf
-from fotltn.analysis.explain.values import Site
+from fotltn.analysis.explain.pattern import BodyLeaf, clipped
+from fotltn.analysis.explain.site import Fact, Site
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
+from fotltn.logic.span import Span, operands
+
+Array = np.ndarray[Any, Any]
 
 #: The most gates that a circuit has.
 MAX_GATES = 60_000
@@ -23,7 +27,7 @@ MAX_FACTS = 2_000_000
 FALSE, TRUE = 0, 1  # the numbers of the first two gates
 
 
-class Gate(NamedTuple):
+class CircuitGate(NamedTuple):
     """A gate: `all` or any of its inputs, which come before it; or a fact, as it is or negated.
 
     A fact has no inputs. `fact` is its number, and `sign` says which truth makes the gate true.
@@ -48,7 +52,9 @@ class Circuit:
         root: the gate of the body.
     """
 
-    gates: list[Gate] = field(default_factory=lambda: [Gate(False, ()), Gate(True, ())])
+    gates: list[CircuitGate] = field(
+        default_factory=lambda: [CircuitGate(False, ()), CircuitGate(True, ())]
+    )
     facts: list[Fact] = field(default_factory=list)
     truths: list[bool] = field(default_factory=list)
     price: list[float] = field(default_factory=list)
@@ -71,56 +77,52 @@ class _Goal(NamedTuple):
     rest: bool = False
 
 
-class _Builder:
+class _CircuitBuilder:
     """Builds the gates of goals, each once, and those below them first."""
 
     def __init__(self, site: Site, fixed: Collection[str]) -> None:
         self.site, self.fixed = site, fixed
         self.circuit = Circuit()
-        body = site.pattern.body
-        free = free_axes_of_all(body)
-        inner = site.pattern.axes
         self.axes = {
-            node: tuple(a for a in inner if a in axes)
-            for node, axes in free.items()
+            node: tuple(a for a in site.pattern.axes if a in axes)
+            for node, axes in free_axes_of_all(site.cells.body).items()
             if isinstance(node, c.Formula)
         }
-        self.leaves = {leaf.node: _Table(leaf, site) for leaf in site.pattern.leaves}
-        self.length = site.cells.tables.length(site.view.trace)
+        self.leaves = {leaf.node: _facts(leaf, site) for leaf in site.pattern.leaves}
         self.made: dict[_Goal, int] = {}
-        self.known: dict[Gate, int] = {}
+        self.known: dict[CircuitGate, int] = {}
         self.numbers: dict[Fact, int] = {}
 
     def build(self, goal: _Goal) -> int:
         """The number of the gate of a goal."""
-        stack: list[tuple[_Goal, bool, tuple[_Goal, ...]] | _Goal] = [goal]
+        stack: list[tuple[_Goal, tuple[bool, tuple[_Goal, ...]] | None]] = [(goal, None)]
         while stack:
-            item = stack.pop()
-            if isinstance(item, _Goal):
-                if item in self.made:
-                    continue
-                found = self._open(item)
-                if isinstance(found, int):
-                    self.made[item] = found
-                    continue
-                stack.append((item, *found))
-                stack.extend(found[1])
+            wanted, opened = stack.pop()
+            if wanted in self.made:
                 continue
-            own, every, below = item
-            self.made[own] = self._join(every, [self.made[g] for g in below])
+            if opened is not None:
+                every, below = opened
+                self.made[wanted] = self._join(every, [self.made[part] for part in below])
+                continue
+            gate = self._open(wanted)
+            if isinstance(gate, int):
+                self.made[wanted] = gate
+            else:
+                stack.append((wanted, gate))
+                stack.extend((part, None) for part in gate[1])
         return self.made[goal]
 
     def _join(self, every: bool, inputs: list[int]) -> int:
         """A gate of inputs, without those that say nothing."""
         ends, plain = (FALSE, TRUE) if every else (TRUE, FALSE)
-        kept = tuple(dict.fromkeys(i for i in inputs if i != plain))
-        if ends in kept:
+        telling = tuple(dict.fromkeys(i for i in inputs if i != plain))
+        if ends in telling:
             return ends
-        if not kept:
+        if not telling:
             return plain
-        return kept[0] if len(kept) == 1 else self._gate(Gate(every, kept))
+        return telling[0] if len(telling) == 1 else self._gate(CircuitGate(every, telling))
 
-    def _gate(self, gate: Gate) -> int:
+    def _gate(self, gate: CircuitGate) -> int:
         if gate not in self.known:
             if len(self.circuit.gates) >= MAX_GATES:
                 raise LimitError(f"the body has more than {MAX_GATES:,} parts at this cell")
@@ -130,21 +132,24 @@ class _Builder:
 
     def _fact(self, goal: _Goal) -> int:
         """The gate of a leaf: a fact, or what it is where it cannot be flipped."""
-        truth, place, price = self.leaves[goal.node].at(goal.inner, goal.time - self.site.first)
+        truths, places, prices = self.leaves[goal.node]
+        at = (*goal.inner, goal.time - self.site.first)
+        at = tuple(i if size > 1 else 0 for i, size in zip(at, truths.shape, strict=True))
+        truth = bool(truths[at])
         if not isinstance(goal.node, c.Atom) or goal.node.predicate in self.fixed:
             return TRUE if truth == goal.sign else FALSE
-        fact = Fact(goal.node.predicate, place)
+        fact = Fact(goal.node.predicate, int(places[at]))
         if fact not in self.numbers:
             self.numbers[fact] = len(self.circuit.facts)
             self.circuit.facts.append(fact)
             self.circuit.truths.append(truth)
-            self.circuit.price.append(price)
-        return self._gate(Gate(False, (), self.numbers[fact], goal.sign))
+            self.circuit.price.append(float(prices[at]))
+        return self._gate(CircuitGate(False, (), self.numbers[fact], goal.sign))
 
     def _open(self, goal: _Goal) -> int | tuple[bool, tuple[_Goal, ...]]:
         """The gate of a goal, or whether all or any of some other goals are wanted for it."""
-        node, inner, time, sign = goal.node, goal.inner, goal.time, goal.sign
-        at = dict(zip(self.axes[node], inner, strict=True))
+        node, time, sign = c.closed(goal.node), goal.time, goal.sign
+        at = dict(zip(self.axes[node], goal.inner, strict=True))
 
         def below(part: c.Formula, sign: bool, time: int = time) -> _Goal:
             return _Goal(part, tuple(at[a] for a in self.axes[part]), time, sign)
@@ -164,45 +169,36 @@ class _Builder:
                 return not sign, (below(left, not sign), below(right, sign))
             case c.Shift(arg, steps, past, weak):
                 when = time - steps if past else time + steps
-                if not 0 <= when < self.length:
+                if not 0 <= when < self.site.length:
                     return TRUE if weak == sign else FALSE
                 return True, (below(arg, sign, when),)
-            case c.Aggregate(universal, arg, window, past):
-                inside = range(window.low, 1 + self._far(window.high, time, past))
-                points = [time - s if past else time + s for s in inside]
+            case c.Aggregate(universal, arg, _, past):
+                ((_, span),) = operands(node, Span(time, time))
+                first, last = clipped(span, self.site.length)
+                points = range(last, first - 1, -1) if past else range(first, last + 1)
                 return universal == sign, tuple(below(arg, sign, t) for t in points)
             case c.Quantifier():
                 return self._quantified(goal, node, at)
             case c.Until():
                 return self._until(goal, node, below(node.left, sign), below(node.right, sign))
-        raise AssertionError(node)
-
-    def _far(self, high: int | None, time: int, past: bool) -> int:
-        """How many steps of a window are inside the trace."""
-        end = time if past else self.length - 1 - time
-        return end if high is None else min(high, end)
+            case _:
+                assert_never(node)
 
     def _quantified(
         self, goal: _Goal, node: c.Quantifier, at: dict[c.Axis, int]
     ) -> tuple[bool, tuple[_Goal, ...]]:
         """A goal for each binding; one with a guard is a conjunction or implication of its own."""
-        body: c.Formula = node.body
+        body = node.body
         if node.guard is not None:
             body = (c.Implies if node.universal else c.And)(node.guard, node.body)
-            self.axes.setdefault(
-                body,
-                tuple(
-                    a
-                    for a in self.site.pattern.axes
-                    if a in self.axes[node.guard] or a in self.axes[node.body]
-                ),
-            )
+            used = {*self.axes[node.guard], *self.axes[node.body]}
+            self.axes[body] = tuple(a for a in self.site.pattern.axes if a in used)
         sizes = [range(self.site.cells.tables.size(a)) for a in node.axes]
         goals = []
         for places in itertools.product(*sizes):
             here = {**at, **dict(zip(node.axes, places, strict=True))}
-            own = tuple(here[a] for a in self.axes[body])
-            goals.append(_Goal(body, own, goal.time, goal.sign))
+            inner = tuple(here[a] for a in self.axes[body])
+            goals.append(_Goal(body, inner, goal.time, goal.sign))
         return node.universal == goal.sign, tuple(dict.fromkeys(goals))
 
     def _until(
@@ -216,7 +212,9 @@ class _Builder:
         if goal.low < 0:
             return True, (goal._replace(low=node.window.low, high=node.window.high),)
         every = node.dual == goal.sign
-        if not 0 <= goal.time < self.length or (goal.high is not None and goal.high < goal.low):
+        if not 0 <= goal.time < self.site.length or (
+            goal.high is not None and goal.high < goal.low
+        ):
             return TRUE if every else FALSE
         if goal.low > 0 or goal.rest:
             later = goal._replace(
@@ -229,43 +227,27 @@ class _Builder:
         return every, (right, goal._replace(rest=True))
 
 
-class _Table:
-    """The truths, places and prices of a leaf, as lists."""
-
-    def __init__(self, leaf: Leaf, site: Site) -> None:
-        own = site.degrees[leaf]
-        self.shape = tuple(own.truth.shape)
-        self.truths: list[bool] = own.truth.reshape(-1).tolist()
-        self.places: list[int] = []
-        self.prices: list[float] = []
-        if own.places is not None and isinstance(leaf.node, c.Atom):
-            static = site.cells.tables.table(leaf.node.predicate).shape[-1] == 1
-            doubt = (own.value - site.cells.threshold).abs() + static
-            self.places = own.places.reshape(-1).tolist()
-            self.prices = doubt.reshape(-1).tolist()
-
-    def at(self, inner: tuple[int, ...], point: int) -> tuple[bool, int, float]:
-        """The truth, the place and the price at some places of the axes, and a point."""
-        number = 0
-        for place, size in zip((*inner, point), self.shape, strict=True):
-            number = number * size + (place if size > 1 else 0)
-        if not self.places:
-            return self.truths[number], -1, 0.0
-        return self.truths[number], self.places[number], self.prices[number]
+def _facts(leaf: BodyLeaf, site: Site) -> tuple[Array, Array, Array]:
+    """The truths of a leaf, and of an atom the places and prices of its facts."""
+    value, truth, places = site.leaves[leaf]
+    static = leaf.predicate is None or site.cells.tables.table(leaf.predicate).shape[-1] == 1
+    prices = (value - site.cells.threshold).abs() + static
+    places = truth if places is None else places
+    return truth.cpu().numpy(), places.cpu().numpy(), prices.cpu().numpy()
 
 
 def circuit(site: Site, fixed: Collection[str] = ()) -> Circuit:
     """The circuit of the body at a cell.
 
     Args:
-        site: the tables of the cell.
+        site: the cell.
         fixed: predicates whose facts cannot be flipped.
 
     Raises:
         LimitError: it would have too many gates.
     """
-    if sum(own.truth.numel() for own in site.degrees.values()) > MAX_FACTS:
+    if sum(table.truth.numel() for table in site.leaves.values()) > MAX_FACTS:
         raise LimitError(f"the body reads more than {MAX_FACTS:,} facts at this cell")
-    builder = _Builder(site, fixed)
-    builder.circuit.root = builder.build(_Goal(site.pattern.body, (), site.time, True))
+    builder = _CircuitBuilder(site, fixed)
+    builder.circuit.root = builder.build(_Goal(site.cells.body, (), site.cell.time, True))
     return builder.circuit

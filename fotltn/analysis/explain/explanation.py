@@ -5,19 +5,42 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import torch
+
 from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.explain.gradients import Influence, influence_at
-from fotltn.analysis.explain.lines import Timeline, timelines_of
-from fotltn.analysis.explain.node import Node
-from fotltn.analysis.explain.repairs import EFFORT, Repair, repair_at
-from fotltn.analysis.explain.tree import tree_of
-from fotltn.analysis.explain.values import site, values_at
+from fotltn.analysis.explain.gradients import Influence, influence
+from fotltn.analysis.explain.node import ValueNode
+from fotltn.analysis.explain.repairs import EFFORT, Repair, repair
+from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.tree import explain
+from fotltn.analysis.record import Record
 from fotltn.format import NONE, degree, signed
 from fotltn.syntax.notebook import strip, table, text
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Timeline(Record):
+    """The degrees of an atom at all points of a trace.
+
+    Args:
+        text: the atom.
+        predicate: its predicate.
+        values: its degrees, one a point; one only if it is static.
+        static: whether time does not matter.
+        read: the times at which the explanation reads it.
+    """
+
+    text: str
+    predicate: str
+    values: tuple[float, ...]
+    static: bool
+    read: tuple[int, ...]
+
+    KEYS = ("atom=text", "predicate", "values", "static", "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(Record):
     """Why a rule has its value at a cell.
 
     Args:
@@ -35,10 +58,15 @@ class Explanation:
     cell: Cell
     binding: dict[str, str]
     trace: str
-    tree: Node
+    tree: ValueNode
     timelines: tuple[Timeline, ...]
     influence: tuple[Influence, ...]
     repair: Repair
+
+    KEYS = (
+        "rule=cells.name", "formula=cells.text", "binding", "trace", "time=cell.time",
+        "value=tree.value", "truth=tree.truth", "tree", "timelines", "influence", "repair",
+    )  # fmt: skip
 
     @property
     def place(self) -> str:
@@ -70,22 +98,6 @@ class Explanation:
             shown += table(heads, rows, left=["fact"], caption="The facts that it depends on most")
         return f"{shown}<p>Smallest repair: {text(self.repair)}.</p>"
 
-    def as_dict(self) -> dict[str, object]:
-        """The explanation for machines."""
-        return {
-            "rule": self.cells.name,
-            "formula": self.cells.text,
-            "binding": dict(self.binding),
-            "trace": self.trace,
-            "time": self.cell.time,
-            "value": self.tree.value,
-            "truth": self.tree.truth,
-            "tree": self.tree.as_dict(),
-            "timelines": [line.as_dict() for line in self.timelines],
-            "influence": [fact.as_dict() for fact in self.influence],
-            "repair": self.repair.as_dict(),
-        }
-
 
 def why(
     cells: Cells,
@@ -111,15 +123,45 @@ def why(
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
     """
-    found = site(cells, cell)
-    tree = tree_of(values_at(found), width=width, limit=limit)
+    site = Site(cells, cell)
+    tree = explain(site, width=width, limit=limit)
     return Explanation(
         cells,
         cell,
         cells.binding(cell),
         cells.tables.names.trace(cell.trace),
         tree,
-        timelines_of(found, tree),
-        influence_at(found, top=top, fixed=fixed),
-        repair_at(found, fixed=fixed, effort=effort),
+        timelines(site, tree),
+        influence(site, top=top, fixed=fixed),
+        repair(site, fixed=fixed, effort=effort),
     )
+
+
+@torch.no_grad()
+def timelines(site: Site, tree: ValueNode, *, limit: int = 12) -> tuple[Timeline, ...]:
+    """The atoms that a tree shows over all of the trace, in the order in which they are read.
+
+    Args:
+        site: the cell.
+        tree: its explanation.
+        limit: how many atoms at most, those nearest to the root first.
+    """
+    read: dict[str, set[int]] = {}
+    facts: dict[str, Fact] = {}
+    depth: dict[str, int] = {}
+    for node, level in tree.levels():
+        if node.fact is not None and node.ground is not None:
+            facts.setdefault(node.ground, node.fact)
+            depth[node.ground] = min(level, depth.get(node.ground, level))
+            times = read.setdefault(node.ground, set())
+            if node.time is not None:
+                times.add(node.time)
+    nearest = set(sorted(facts, key=lambda atom: depth[atom])[:limit])
+    lines = []
+    for atom, fact in facts.items():
+        if atom in nearest:
+            values = tuple(site.over_time(fact).tolist())
+            static = site.name(fact)[1] is None
+            points = () if static else tuple(sorted(read[atom]))
+            lines.append(Timeline(atom, fact.predicate, values, static, points))
+    return tuple(lines)

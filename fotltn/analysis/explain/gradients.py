@@ -8,20 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.explain.ground import Fact
-from fotltn.analysis.explain.pattern import Leaf
-from fotltn.analysis.explain.values import Site, site
-from fotltn.evaluation import evaluate_core
-from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Value
+from fotltn.analysis.explain.pattern import BodyLeaf
+from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.values import body_value
+from fotltn.analysis.record import Record
 
 #: The most degrees of one table that variants of a cell are made of at once.
 _CELLS = 2**22
 
 
 @dataclass(frozen=True, slots=True)
-class Influence:
+class Influence(Record):
     """A fact that the value of a cell depends on.
 
     Args:
@@ -40,101 +37,61 @@ class Influence:
     gradient: float
     then: float
 
-    def as_dict(self) -> dict[str, object]:
-        """The influence for machines."""
-        return {
-            "fact": self.text,
-            "predicate": self.predicate,
-            "time": self.time,
-            "value": self.value,
-            "gradient": self.gradient,
-            "then": self.then,
-        }
+    KEYS = ("fact=text", "predicate", "time", "value", "gradient", "then")
 
 
-def influence(
-    cells: Cells, cell: Cell, *, top: int = 10, fixed: Collection[str] = ()
-) -> tuple[Influence, ...]:
+def influence(site: Site, *, top: int = 10, fixed: Collection[str] = ()) -> tuple[Influence, ...]:
     """The facts with the largest gradients of a cell's value, whatever their sign.
 
     Facts on which the value does not depend are left out, and guards, which have no gradient. In
     two-valued logic there is none at all.
 
     Args:
-        cells: of the rule.
-        cell: where.
+        site: the cell.
         top: how many at most.
         fixed: predicates whose facts are left out.
 
     Raises:
-        DataError: there is no such cell or predicate, or a table is missing.
+        DataError: there is no such predicate, or a table is missing.
     """
-    return influence_at(site(cells, cell), top=top, fixed=fixed)
-
-
-def influence_at(
-    found: Site, *, top: int = 10, fixed: Collection[str] = ()
-) -> tuple[Influence, ...]:
-    """The same for a cell whose tables are there already."""
-    found.cells.check_predicates(fixed)
-    if found.cells.semantics.boolean:
+    site.cells.check_predicates(fixed)
+    semantics = site.cells.semantics
+    if semantics.boolean:
         return ()
-    leaves = {
-        leaf: own.value.clone().requires_grad_(_moves(leaf, fixed))
-        for leaf, own in found.degrees.items()
+    moving = {leaf for leaf in site.leaves if leaf.predicate not in (None, *fixed)}
+    tables = {
+        leaf: table.value.clone().requires_grad_(leaf in moving)
+        for leaf, table in site.leaves.items()
     }
-    chosen = [leaf for leaf, table in leaves.items() if table.requires_grad]
+    free = {leaf: table for leaf, table in tables.items() if leaf in moving}
     with torch.enable_grad():
-        value = _value(found, leaves)
+        value = body_value(site, site.variant(tables), semantics)
         if not value.requires_grad:
             return ()
-        slopes = torch.autograd.grad(
-            value.sum(), [leaves[leaf] for leaf in chosen], allow_unused=True
-        )
-    facts = _steepest(found, dict(zip(chosen, slopes, strict=True)), top)
-    then = _then(found, facts)
-    result = []
-    for (fact, slope), after in zip(facts, then, strict=True):
-        text, time = found.view.name(fact)
-        degree = float(
-            found.view.degrees(fact.predicate, torch.tensor(fact.place, device=value.device))
-        )
-        result.append(Influence(text, fact.predicate, time, degree, slope, after))
-    return tuple(result)
-
-
-def _moves(leaf: Leaf, fixed: Collection[str]) -> bool:
-    return isinstance(leaf.node, c.Atom) and leaf.node.predicate not in fixed
-
-
-def _value(found: Site, tables: Mapping[Leaf, Tensor]) -> Tensor:
-    """The value of the body at the cell, one a variant."""
-    model = found.graded(tables)
-    value: Value = evaluate_core(
-        found.pattern.parts[found.pattern.body],
-        model,
-        found.cells.semantics,
-    )
-    point = found.time - found.first if value.tensor.shape[-1] > 1 else 0
-    return value.tensor[..., point].expand(model.batch)
+        slopes = torch.autograd.grad(value.sum(), list(free.values()), allow_unused=True)
+    influences = []
+    facts = _steepest(site, dict(zip(free, slopes, strict=True)), top)
+    for (fact, slope), then in zip(facts, _then(site, facts), strict=True):
+        text, time = site.name(fact)
+        influences.append(Influence(text, fact.predicate, time, site.degree(fact), slope, then))
+    return tuple(influences)
 
 
 def _steepest(
-    found: Site, slopes: Mapping[Leaf, Tensor | None], top: int
+    site: Site, slopes: Mapping[BodyLeaf, Tensor | None], top: int
 ) -> list[tuple[Fact, float]]:
     """The facts with the largest gradients, each summed over all places where it is read."""
     read: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for leaf, slope in slopes.items():
-        places = found.degrees[leaf].places
-        if slope is not None and places is not None and isinstance(leaf.node, c.Atom):
-            parts = read.setdefault(leaf.node.predicate, [])
-            parts.append((places.reshape(-1), slope.reshape(-1)))
+        places = site.leaves[leaf].places
+        if slope is not None and places is not None and leaf.predicate is not None:
+            read.setdefault(leaf.predicate, []).append((places.reshape(-1), slope.reshape(-1)))
     ranked: list[tuple[Fact, float]] = []
     for predicate, parts in read.items():
         places, inverse = torch.cat([p for p, _ in parts]).unique(return_inverse=True)
-        whole = torch.cat([s for _, s in parts])
-        total = torch.zeros(len(places), dtype=whole.dtype, device=whole.device)
-        total.index_add_(0, inverse, whole)
+        every = torch.cat([s for _, s in parts])
+        total = torch.zeros(len(places), dtype=every.dtype, device=every.device)
+        total.index_add_(0, inverse, every)
         order = total.abs().argsort(descending=True, stable=True)[:top]
         facts = [Fact(predicate, place) for place in places[order].tolist()]
         ranked += zip(facts, total[order].tolist(), strict=True)
@@ -143,19 +100,19 @@ def _steepest(
 
 
 @torch.no_grad()
-def _then(found: Site, facts: list[tuple[Fact, float]]) -> list[float]:
+def _then(site: Site, facts: list[tuple[Fact, float]]) -> list[float]:
     """The cell's value with each fact alone as true or false as its gradient wants it."""
-    largest = max((own.value.numel() for own in found.degrees.values()), default=1)
+    largest = max((table.value.numel() for table in site.leaves.values()), default=1)
     width = max(1, _CELLS // max(1, largest))
     values: list[float] = []
     for start in range(0, len(facts), width):
         chosen = facts[start : start + width]
         tables = {}
-        for leaf, own in found.degrees.items():
-            variants = own.value.expand(len(chosen), *own.value.shape).clone()
+        for leaf, (value, _, places) in site.leaves.items():
+            variants = value.expand(len(chosen), *value.shape).clone()
             for number, (fact, slope) in enumerate(chosen):
-                if own.places is not None and leaf.node.predicate == fact.predicate:  # type: ignore[attr-defined]
-                    variants[number][own.places == fact.place] = float(slope > 0)
+                if places is not None and leaf.predicate == fact.predicate:
+                    variants[number][places == fact.place] = float(slope > 0)
             tables[leaf] = variants
-        values += _value(found, tables).tolist()
+        values += body_value(site, site.variant(tables), site.cells.semantics).tolist()
     return values

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from fotltn.analysis.explain.ground import Fact
+from fotltn.analysis.explain.site import Fact
+from fotltn.analysis.record import Record
 from fotltn.syntax.notebook import bar, text
 
 _LIST = '<ul style="list-style:none;padding-left:1.2em;margin:0">'
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ValueNode(Record):
     """A part of a formula with its value at a binding and time.
 
     Args:
@@ -41,13 +42,13 @@ class Node:
     time: int | None
     value: float
     truth: bool
-    children: tuple[Node, ...] = ()
+    children: tuple[ValueNode, ...] = ()
     count: int = 0
     rest: int = 0
     note: str = ""
     fact: Fact | None = None
 
-    def levels(self) -> Iterator[tuple[Node, int]]:
+    def levels(self) -> Iterator[tuple[ValueNode, int]]:
         """The node and all nodes below it in the order in which they are read, with their depth."""
         stack = [(self, 0)]
         while stack:
@@ -73,7 +74,7 @@ class Node:
 
     def _repr_html_(self) -> str:
         out: list[str] = []
-        stack: list[Node | str] = [self]
+        stack: list[ValueNode | str] = [self]
         while stack:
             item = stack.pop()
             if isinstance(item, str):
@@ -91,23 +92,13 @@ class Node:
 
     def as_dict(self) -> dict[str, object]:
         """The tree for machines."""
-        found: dict[int, dict[str, object]] = {}
+        made: dict[int, dict[str, object]] = {}
         for node, _ in reversed(list(self.levels())):
-            found[id(node)] = node._fields([found[id(child)] for child in node.children])
-        return found[id(self)]
-
-    def _fields(self, children: list[dict[str, object]]) -> dict[str, object]:
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "ground": self.ground,
-            "role": self.role,
-            "binding": dict(self.binding),
-            "time": self.time,
-            "value": self.value,
-            "truth": self.truth,
-            "children": children,
-            "count": self.count,
-            "rest": self.rest,
-            "note": self.note,
-        }
+            made[id(node)] = {
+                field.name: [made[id(child)] for child in node.children]
+                if field.name == "children"
+                else getattr(node, field.name)
+                for field in fields(node)
+                if field.name != "fact"
+            }
+        return made[id(self)]

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from fotltn.algebra.expr import free_axes_of_all
 from fotltn.analysis.text import text_of
 from fotltn.logic import core as c
-from fotltn.logic.span import Span, inside
-from fotltn.tree import children, fold, parts, postorder
+from fotltn.logic.span import Span, operands
+from fotltn.tree import children, parts, postorder, transform
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class BodyLeaf:
     """An atom, equality, comparison or end of the trace in a body.
 
     Args:
@@ -34,6 +33,11 @@ class Leaf:
     name: str
     guard: str
     axes: tuple[c.Axis, ...]
+
+    @property
+    def predicate(self) -> str | None:
+        """The predicate of an atom."""
+        return self.node.predicate if isinstance(self.node, c.Atom) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +53,10 @@ class Pattern:
     """
 
     body: c.Formula
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[BodyLeaf, ...]
     parts: dict[c.Formula, c.Formula]
     guards: dict[c.Formula, c.Formula]
     axes: dict[c.Axis, c.Axis]
-
-
-class _Forms(NamedTuple):
-    """A formula over tables, and the same as a guard."""
-
-    plain: c.Formula
-    guard: c.Formula
 
 
 @lru_cache(maxsize=256)
@@ -71,63 +68,38 @@ def pattern(body: c.Formula, outer: tuple[c.Axis, ...]) -> Pattern:
         for number, axis in enumerate(dict.fromkeys(a for a in bound if a not in outer))
     }
     free = free_axes_of_all(body)
-    leaves: dict[c.Formula, Leaf] = {}
+    leaves: list[BodyLeaf] = []
+    forms: dict[c.Core, c.Formula] = {}
+    in_guards: dict[str, str] = {}
+
+    def in_guard(node: c.Core) -> c.Core:
+        """A table as it is in guards."""
+        if isinstance(node, c.Atom) and node.predicate in in_guards:
+            return c.Atom(in_guards[node.predicate], node.args)
+        return node
+
     for node in postorder(body):
         if isinstance(node, c.Atom | c.Equal | c.Compare | c.Edge):
             name = f"{text_of(node)} ({len(leaves)})"
-            own = tuple(a for a in axes if a in free[node])
-            leaves[node] = Leaf(node, name, f"guard {name}", own)
-
-    def visit(node: c.Core, below: list[_Forms | None]) -> _Forms | None:
-        match node:
-            case c.Term():
-                return None
-            case c.Truth():
-                return _Forms(node, node)
-            case c.Quantifier(universal, bound, guard):
-                form, own = below[-1], tuple(axes[a] for a in bound)
-                test = below[0] if guard is not None else None
-                assert form is not None
-                inside = None if test is None else test.guard
-                return _Forms(
-                    c.Quantifier(universal, own, inside, form.plain),
-                    c.Quantifier(universal, own, inside, form.guard),
-                )
-        assert isinstance(node, c.Formula)
-        if node in leaves:
-            return _leaf(leaves[node], axes)
-        forms = [form for form in below if form is not None]
-        return _Forms(
-            replaced(node, [form.plain for form in forms]),
-            replaced(node, [form.guard for form in forms]),
-        )
-
-    forms: dict[c.Core, _Forms] = {}
-
-    def remember(node: c.Core, below: list[_Forms | None]) -> _Forms | None:
-        found = visit(node, below)
-        if found is not None:
-            forms[node] = found
-        return found
-
-    fold(body, remember)
+            inner = tuple(a for a in axes if a in free[node])
+            leaves.append(BodyLeaf(node, name, f"guard {name}", inner))
+            in_guards[name] = f"guard {name}"
+            args = tuple(c.Variable(axes[a], str(axes[a].sort)) for a in inner)
+            forms[node] = c.Atom(name, args)
+        elif isinstance(node, c.Quantifier):
+            guard = None if node.guard is None else transform(forms[node.guard], in_guard)
+            places = tuple(axes[a] for a in node.axes)
+            forms[node] = c.Quantifier(node.universal, places, guard, forms[node.body])
+        elif isinstance(node, c.Formula):
+            below = [forms[n] for n in children(node) if isinstance(n, c.Formula)]
+            forms[node] = replaced(node, below)
     outside = list(_outside_guards(body))
-    return Pattern(
-        body,
-        tuple(leaves.values()),
-        {node: forms[node].plain for node in outside},
-        {
-            node: forms[node.guard].guard
-            for node in outside
-            if isinstance(node, c.Quantifier) and node.guard is not None
-        },
-        axes,
-    )
-
-
-def _leaf(leaf: Leaf, axes: dict[c.Axis, c.Axis]) -> _Forms:
-    args = tuple(c.Variable(axes[a], str(axes[a].sort)) for a in leaf.axes)
-    return _Forms(c.Atom(leaf.name, args), c.Atom(leaf.guard, args))
+    guards = {
+        node: form.guard
+        for node in outside
+        if isinstance(form := forms[node], c.Quantifier) and form.guard is not None
+    }
+    return Pattern(body, tuple(leaves), {node: forms[node] for node in outside}, guards, axes)
 
 
 def replaced(node: c.Core, inner: Sequence[c.Formula]) -> c.Formula:
@@ -152,21 +124,23 @@ def _outside_guards(body: c.Formula) -> Iterator[c.Formula]:
                 stack.append(child)
 
 
+def clipped(span: Span, length: int) -> tuple[int, int]:
+    """The first and last point of a span that lie inside a trace; reversed if none does."""
+    low = 0 if span.low is None else max(0, span.low)
+    return low, length - 1 if span.high is None else min(length - 1, span.high)
+
+
 def needed(body: c.Formula, time: int, length: int) -> dict[c.Formula, tuple[int, int]]:
     """The first and last point at which each part is read, for the body's value at a time.
 
     Parts that are read nowhere, such as that of X at the end of the trace, are left out.
     """
     read: dict[c.Formula, tuple[int, int]] = {body: (time, time)}
-    order = [n for n in postorder(body) if isinstance(n, c.Formula)]
-    for node in reversed(order):
-        if node not in read:
-            continue
-        span = inside(node, Span(*read[node]))
-        low = 0 if span.low is None else max(0, span.low)
-        high = length - 1 if span.high is None else min(length - 1, span.high)
-        for child in children(node):
-            if isinstance(child, c.Formula) and low <= high:
-                known = read.get(child, (low, high))
-                read[child] = (min(low, known[0]), max(high, known[1]))
+    for node in reversed([n for n in postorder(body) if isinstance(n, c.Formula)]):
+        if node in read:
+            for child, span in operands(node, Span(*read[node])):
+                low, high = clipped(span, length)
+                if low <= high:
+                    first, last = read.get(child, (low, high))
+                    read[child] = (min(low, first), max(high, last))
     return read

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.explain.circuit import FALSE, TRUE, circuit
-from fotltn.analysis.explain.ground import Fact
+from fotltn.analysis.explain.circuit import circuit
 from fotltn.analysis.explain.search import Search
-from fotltn.analysis.explain.values import Site, site
+from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.values import body_value
+from fotltn.analysis.record import Record
 from fotltn.errors import LimitError
-from fotltn.evaluation import evaluate_core
 from fotltn.format import degree
 from fotltn.semantics.config import CRISP
 
@@ -22,7 +21,7 @@ EFFORT = 400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class Flip(Record):
     """A fact that a repair makes true or false.
 
     Args:
@@ -39,25 +38,17 @@ class Flip:
     value: float
     becomes: bool
 
+    KEYS = ("fact=text", "predicate", "time", "value", "becomes")
+
     def __str__(self) -> str:
         """What is done, in words."""
         when = "" if self.time is None else f" at {self.time}"
         becomes = "true" if self.becomes else "false"
         return f"{self.text}{when} becomes {becomes} (it is {degree(self.value, 2)})"
 
-    def as_dict(self) -> dict[str, object]:
-        """The flip for machines."""
-        return {
-            "fact": self.text,
-            "predicate": self.predicate,
-            "time": self.time,
-            "value": self.value,
-            "becomes": self.becomes,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Record):
     """What to flip so that a body is true at a cell.
 
     Args:
@@ -79,98 +70,61 @@ class Repair:
         flips = ", ".join(map(str, self.flips or ()))
         return f"{flips}; {self.note}" if flips else self.note
 
-    def as_dict(self) -> dict[str, object]:
-        """The repair for machines."""
-        return {
-            "needed": self.needed,
-            "flips": None if self.flips is None else [flip.as_dict() for flip in self.flips],
-            "exact": self.exact,
-            "least": self.least,
-            "note": self.note,
-        }
 
-
-def repair(
-    cells: Cells,
-    cell: Cell,
-    *,
-    fixed: Collection[str] = (),
-    effort: int = EFFORT,
-) -> Repair:
+@torch.no_grad()
+def repair(site: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> Repair:
     """The fewest facts to flip so that the body of a rule is true at a cell.
 
     Where no fact is read twice, the cost of each part follows from those of its own parts. Where
     one is, that gives a first repair, and a search looks for smaller ones.
 
     Args:
-        cells: of the rule.
-        cell: where.
+        site: the cell.
         fixed: predicates whose facts stay as they are.
         effort: how many gates the search may look at; what it has found by then is given.
 
     Raises:
-        DataError: there is no such cell or predicate, or a table is missing.
+        DataError: there is no such predicate, or a table is missing.
     """
-    return repair_at(site(cells, cell), fixed=fixed, effort=effort)
-
-
-@torch.no_grad()
-def repair_at(found: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> Repair:
-    """The same for a cell whose tables are there already."""
-    found.cells.check_predicates(fixed)
-    if _true(found, frozenset()):
+    site.cells.check_predicates(fixed)
+    if _true(site, frozenset()):
         return Repair(False, (), True, 0, "none is needed, since it is true in two-valued logic")
     try:
-        gates = circuit(found, fixed)
+        gates = circuit(site, fixed)
     except LimitError as error:
         reason = error.diagnostics[0].message
         return Repair(True, None, False, 1, f"no repair was looked for: {reason}")
-    assert gates.root != TRUE
-    if gates.root == FALSE:
-        return _none()
-    best = Search(gates, effort).run()
-    if best.flips is None:
-        return _none() if best.exact else Repair(True, None, False, best.least, _CUT_NONE)
-    facts = frozenset(gates.facts[number] for number in best.flips)
-    assert _true(found, facts), "a repair that the evaluator does not confirm"
-    flips = tuple(sorted((_flip(found, fact) for fact in facts), key=_order))
+    flips, exact, least = Search(gates, effort).run()
+    if flips is None:
+        note = "no change of the facts that may change makes it true"
+        if not exact:
+            note = "no repair was found before the search was cut short"
+        return Repair(True, None, exact, least, note)
+    facts = frozenset(gates.facts[number] for number in flips)
+    assert _true(site, facts), "a repair that the evaluator does not confirm"
     note = "no smaller set of facts will do"
-    if not best.exact:
-        note = f"a smaller set may do, of {best.least} or more: the search was cut short"
-    return Repair(True, flips, best.exact, best.least, note)
+    if not exact:
+        note = f"a smaller set may do, of {least} or more: the search was cut short"
+    flipped = sorted((_flip(site, fact) for fact in facts), key=_order)
+    return Repair(True, tuple(flipped), exact, least, note)
 
 
-_CUT_NONE = "no repair was found before the search was cut short"
-
-
-def _none() -> Repair:
-    note = "no change of the facts that may change makes it true"
-    return Repair(True, None, True, 0, note)
-
-
-def _flip(found: Site, fact: Fact) -> Flip:
-    text, time = found.view.name(fact)
-    place = torch.tensor(fact.place, device=found.cells.tables.lengths.device)
-    degree = float(found.view.degrees(fact.predicate, place))
-    return Flip(text, fact.predicate, time, degree, degree < found.cells.threshold)
+def _flip(site: Site, fact: Fact) -> Flip:
+    text, time = site.name(fact)
+    value = site.degree(fact)
+    return Flip(text, fact.predicate, time, value, value < site.cells.threshold)
 
 
 def _order(flip: Flip) -> tuple[int, str]:
     return (-1 if flip.time is None else flip.time), flip.text
 
 
-def _true(found: Site, flipped: frozenset[Fact]) -> bool:
+def _true(site: Site, flipped: frozenset[Fact]) -> bool:
     """Whether the body is true with some facts flipped, by the two-valued evaluator."""
-    by_name: dict[str, list[int]] = {}
-    for fact in flipped:
-        by_name.setdefault(fact.predicate, []).append(fact.place)
     tables = {}
-    for leaf, own in found.degrees.items():
-        places = by_name.get(getattr(leaf.node, "predicate", ""), [])
-        truth = own.truth
-        if own.places is not None and places:
-            truth = truth ^ torch.isin(own.places, torch.tensor(places, device=truth.device))
+    for leaf, (_, truth, places) in site.leaves.items():
+        turned = [fact.place for fact in flipped if fact.predicate == leaf.predicate]
+        if places is not None and turned:
+            truth = truth ^ torch.isin(places, torch.tensor(turned, device=truth.device))
         tables[leaf] = truth
-    model = found.tables(tables, tables)
-    value = evaluate_core(found.pattern.parts[found.pattern.body], model, CRISP)
-    return bool(value.tensor[0, ..., found.time - found.first])
+    return bool(body_value(site, site.variant(tables, tables), CRISP))

@@ -22,7 +22,7 @@ _LITTLE = 1e-9
 _BITS = 4096
 
 
-class Found(NamedTuple):
+class SmallestRepair(NamedTuple):
     """The facts to flip; None if there are none, or (not `exact`) none were found."""
 
     flips: frozenset[int] | None
@@ -56,32 +56,32 @@ class Search:
         few = len(circuit.facts) <= _BITS and not self.once
         self.supports = self._supports() if few else None
 
-    def run(self) -> Found:
+    def run(self) -> SmallestRepair:
         """The smallest repair."""
         start = self._state(_NONE, _NONE)
         root = self.circuit.root
         if start.least[root] == math.inf:
-            return Found(None, True, 0)
+            return SmallestRepair(None, True, 0)
         least = int(start.least[root])
         best = self._first()
         if best is not None and (len(best) == least or self.once):
-            return Found(best, True, len(best))
+            return SmallestRepair(best, True, len(best))
         most = len(self.circuit.facts) if best is None else len(best) - 1
         while least <= most:
-            found, cut = self._within(least)
-            if found is not None:
-                return Found(found, True, len(found))
+            flips, cut = self._within(least)
+            if flips is not None:
+                return SmallestRepair(flips, True, len(flips))
             if self.effort <= 0:
-                return Found(best, False, least)
+                return SmallestRepair(best, False, least)
             if not cut:
-                return Found(None, True, 0)
+                return SmallestRepair(None, True, 0)
             least += 1
-        return Found(best, True, 0 if best is None else len(best))
+        return SmallestRepair(best, True, 0 if best is None else len(best))
 
     # --- the state of the gates ---------------------------------------------------------------
 
-    def _state(self, flips: frozenset[int], kept: frozenset[int]) -> _State:
-        """The gates with facts flipped; those flipped or kept do not change any more."""
+    def _state(self, flips: frozenset[int], settled: frozenset[int]) -> _State:
+        """The gates with facts flipped; those flipped or settled do not change any more."""
         gates, truths = self.circuit.gates, self.circuit.truths
         size = len(gates)
         truth, least, blame = [False] * size, [math.inf] * size, [0.0] * size
@@ -91,7 +91,7 @@ class Search:
             if gate.fact >= 0:
                 holds = (truths[gate.fact] != (gate.fact in flips)) == gate.sign
                 truth[number] = holds
-                free = gate.fact not in flips and gate.fact not in kept
+                free = gate.fact not in flips and gate.fact not in settled
                 least[number] = 0 if holds else (1 if free else math.inf)
                 blame[number] = 1 if free else 0
             elif gate.all:
@@ -121,27 +121,20 @@ class Search:
 
     def _supports(self) -> list[int]:
         """The facts under each gate, as bits."""
-        found = [0] * len(self.circuit.gates)
+        facts = [0] * len(self.circuit.gates)
         for number in self.order:
             gate = self.circuit.gates[number]
-            found[number] = 1 << gate.fact if gate.fact >= 0 else 0
+            facts[number] = 1 << gate.fact if gate.fact >= 0 else 0
             for i in gate.inputs:
-                found[number] |= found[i]
-        return found
+                facts[number] |= facts[i]
+        return facts
 
     def _read_once(self) -> bool:
         """Whether no fact is read twice, so that flips in one place have no effect elsewhere."""
-        used = [0] * len(self.circuit.gates)
-        facts: set[int] = set()
-        for number in self.order:
-            gate = self.circuit.gates[number]
-            for i in gate.inputs:
-                used[i] += 1
-            if gate.fact >= 0:
-                if gate.fact in facts:
-                    return False
-                facts.add(gate.fact)
-        return max(used) <= 1
+        gates = [self.circuit.gates[number] for number in self.order]
+        read = [i for gate in gates for i in gate.inputs]
+        facts = [gate.fact for gate in gates if gate.fact >= 0]
+        return len(read) == len(set(read)) and len(facts) == len(set(facts))
 
     # --- a first repair -----------------------------------------------------------------------
 
@@ -173,19 +166,19 @@ class Search:
                 cost[number] = min((cost[i] for i in gate.inputs), default=math.inf)
         if cost[self.circuit.root] == math.inf:
             return None
-        found: set[int] = set()
+        cheapest: set[int] = set()
         stack = [self.circuit.root]
         while stack:
             gate = gates[number := stack.pop()]
             if not cost[number]:
                 continue
             if gate.fact >= 0:
-                found.add(gate.fact)
+                cheapest.add(gate.fact)
             elif gate.all:
                 stack.extend(gate.inputs)
             else:
                 stack.append(min(gate.inputs, key=lambda i: cost[i]))
-        return frozenset(found)
+        return frozenset(cheapest)
 
     # --- all repairs of a size ----------------------------------------------------------------
 
@@ -195,8 +188,8 @@ class Search:
         stack = [(_NONE, _NONE)]
         cut = False
         while stack and self.effort > 0:
-            flips, kept = stack.pop()
-            state = self._state(flips, kept)
+            flips, settled = stack.pop()
+            state = self._state(flips, settled)
             if state.truth[root]:
                 return flips, cut
             if state.least[root] == math.inf:
@@ -204,25 +197,27 @@ class Search:
             if len(flips) + state.least[root] > most:
                 cut = True
                 continue
-            tried = kept
+            tried = settled
             branches = []
-            for fact in self._blamed(state, flips, kept):
+            for fact in self._blamed(state, flips, settled):
                 branches.append((flips | {fact}, tried))
                 tried = tried | {fact}
             stack.extend(reversed(branches))
         return None, cut
 
-    def _blamed(self, state: _State, flips: frozenset[int], kept: frozenset[int]) -> Iterable[int]:
+    def _blamed(
+        self, state: _State, flips: frozenset[int], settled: frozenset[int]
+    ) -> Iterable[int]:
         """Facts that make the root false, of which every repair flips one."""
         gates = self.circuit.gates
-        found: dict[int, None] = {}
+        blamed: dict[int, None] = {}
         stack = [self.circuit.root]
         seen = {self.circuit.root}
         while stack:
             gate = gates[stack.pop()]
             if gate.fact >= 0:
-                if gate.fact not in flips and gate.fact not in kept:
-                    found[gate.fact] = None
+                if gate.fact not in flips and gate.fact not in settled:
+                    blamed[gate.fact] = None
                 continue
             below = list(gate.inputs)
             if gate.all:
@@ -232,7 +227,7 @@ class Search:
                 if i not in seen:
                     seen.add(i)
                     stack.append(i)
-        return sorted(found, key=lambda fact: self.circuit.price[fact])
+        return sorted(blamed, key=lambda fact: self.circuit.price[fact])
 
 
 def _reachable(circuit: Circuit) -> list[int]:

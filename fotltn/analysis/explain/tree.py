@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cell, Cells, binding
-from fotltn.analysis.explain.node import Node
-from fotltn.analysis.explain.values import Inner, Values, site, values_at
+from fotltn.analysis.axes import binding
+from fotltn.analysis.explain.node import ValueNode
+from fotltn.analysis.explain.pattern import clipped
+from fotltn.analysis.explain.site import Inner, Site
+from fotltn.analysis.explain.values import Values, values_at
 from fotltn.analysis.text import is_iff, kind_of, text_of
 from fotltn.logic import core as c
+from fotltn.logic.span import Span, operands
 from fotltn.semantics.config import GODEL
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.operators import operators
-from fotltn.tree import fold
 
 #: How many parts of `a & b & c & …` are shown.
 _CHAIN = 12
@@ -29,22 +31,15 @@ _DEPTH = 100
 _ROWS = 256
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """A part of the formula that is to become a node."""
+@dataclass(slots=True, eq=False)
+class _Draft:
+    """A part of the formula that is to become a node: where it is read, and what is below it."""
 
     node: c.Formula
     inner: Inner
     time: int
     role: str
     bound: tuple[c.Axis, ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class _Draft:
-    """A node without its children."""
-
-    part: _Part
     depth: int = 0
     children: list[_Draft] = field(default_factory=list)
     count: int = 0
@@ -52,67 +47,57 @@ class _Draft:
     note: str = ""
 
 
-def explain(cells: Cells, cell: Cell, *, width: int = 3, limit: int = 300) -> Node:
+def explain(site: Site, *, width: int = 3, limit: int = 300) -> ValueNode:
     """The body of a rule as a tree in which every part has its value at a cell.
 
     Args:
-        cells: of the rule.
-        cell: where.
+        site: the cell.
         width: how many instances of a quantifier, or points in time, are shown.
         limit: how many nodes the tree has at most; what is nearest to the root comes first.
 
     Raises:
-        DataError: there is no such cell, or a table is missing.
+        DataError: a table is missing.
     """
-    return tree_of(values_at(site(cells, cell)), width=width, limit=limit)
-
-
-def tree_of(values: Values, *, width: int = 3, limit: int = 300) -> Node:
-    """The tree of the values of a body."""
-    here = values.site
-    root = _Draft(_Part(here.pattern.body, {}, here.time, ""))
+    values = values_at(site)
+    root = _Draft(site.cells.body, {}, site.cell.time, "")
     order, waiting = [root], deque([root])
     while waiting:
         draft = waiting.popleft()
-        parts = _below(draft, values, width)
-        if len(order) + len(parts) > limit or (parts and draft.depth == _DEPTH):
+        below = _below(draft, values, width)
+        if len(order) + len(below) > limit or (below and draft.depth == _DEPTH):
             draft.note, draft.count, draft.rest = "its parts are not shown", 0, 0
             continue
-        draft.children = [_Draft(part, draft.depth + 1) for part in parts]
-        order += draft.children
-        waiting.extend(draft.children)
-    moves = here.cells.tables.derived(
-        ("moves", here.pattern.body), lambda: _moves(here.pattern.body, here.cells.tables)
-    )
-    made: dict[int, Node] = {}
+        for child in below:
+            child.depth = draft.depth + 1
+        draft.children = below
+        order += below
+        waiting.extend(below)
+    made: dict[int, ValueNode] = {}
     for draft in reversed(order):
-        below = tuple(made.pop(id(child)) for child in draft.children)
-        made[id(draft)] = _node(draft, below, values, moves[draft.part.node])
+        children = tuple(made.pop(id(child)) for child in draft.children)
+        made[id(draft)] = _node(draft, children, values)
     return made[id(root)]
 
 
-def _node(draft: _Draft, below: tuple[Node, ...], values: Values, moves: bool) -> Node:
-    part = draft.part
-    view = values.site.view
-    cells = view.cells
+def _node(draft: _Draft, children: tuple[ValueNode, ...], values: Values) -> ValueNode:
+    site, node = values.site, draft.node
     ground = fact = None
-    if isinstance(part.node, c.Atom):
-        fact = view.fact(part.node, part.inner, part.time)
-        ground = view.name(fact)[0]
-    elif isinstance(part.node, c.Equal | c.Compare):
-        ground = _ground(part.node, part, values)
-    places = [part.inner[a] for a in part.bound]
-    bound = binding(part.bound, places, view.trace, cells.tables)
-    return Node(
-        kind_of(part.node),
-        text_of(part.node),
+    if isinstance(node, c.Atom):
+        fact = site.fact(node, draft.inner, draft.time)
+        ground = site.name(fact)[0]
+    elif isinstance(node, c.Equal | c.Compare):
+        ground = _ground(node, draft, site)
+    places = [draft.inner[a] for a in draft.bound]
+    return ValueNode(
+        kind_of(node),
+        text_of(node),
         ground,
-        part.role,
-        bound,
-        part.time if moves else None,
-        values.value(part.node, part.inner, part.time),
-        values.truth(part.node, part.inner, part.time),
-        below,
+        draft.role,
+        binding(draft.bound, places, site.cell.trace, site.cells.tables),
+        draft.time if site.moves[node] else None,
+        values.value(node, draft.inner, draft.time),
+        values.truth(node, draft.inner, draft.time),
+        children,
         draft.count,
         draft.rest,
         draft.note,
@@ -120,130 +105,102 @@ def _node(draft: _Draft, below: tuple[Node, ...], values: Values, moves: bool) -
     )
 
 
-def _ground(node: c.Equal | c.Compare, part: _Part, values: Values) -> str:
+def _ground(node: c.Equal | c.Compare, draft: _Draft, site: Site) -> str:
     """An equality or comparison with entities by name, and numbers as they are."""
-    view, sides = values.site.view, []
+    sides = []
     for term in (node.left, node.right):
-        number = view.term(term, part.inner, part.time)
-        sort = c.REAL if isinstance(term, c.Number) else str(getattr(term, "sort", c.REAL))
-        real = sort == c.REAL
+        number = site.term(term, draft.inner, draft.time)
+        sort = str(getattr(term, "sort", c.REAL))  # a number has none
+        called = site.cells.tables.names.called
         sides.append(
-            f"{number:g}" if real else view.cells.tables.names.called(sort, view.trace, int(number))
+            f"{number:g}" if sort == c.REAL else called(sort, site.cell.trace, int(number))
         )
     return f"{sides[0]} {node.op if isinstance(node, c.Compare) else '='} {sides[1]}"
-
-
-def _moves(body: c.Formula, tables: Tables) -> dict[c.Formula, bool]:
-    """Whether each part can have another value at another time."""
-    found: dict[c.Formula, bool] = {}
-
-    def visit(node: c.Core, below: list[bool]) -> bool:
-        match node:
-            case c.Atom(name):
-                moves = tables.table(name).shape[-1] > 1 or any(below)
-            case c.Apply(name):
-                moves = tables.function(name).shape[-1] > 1 or any(below)
-            case c.Edge() | c.Shift() | c.Aggregate() | c.Until():
-                moves = True
-            case _:
-                moves = any(below)
-        if isinstance(node, c.Formula):
-            found[node] = moves
-        return moves
-
-    fold(body, visit)
-    return found
 
 
 # --- what is below a part --------------------------------------------------------------------
 
 
-def _below(draft: _Draft, values: Values, width: int) -> list[_Part]:
+def _below(draft: _Draft, values: Values, width: int) -> list[_Draft]:
     """The parts below a part; where there are many of a kind, those that matter most."""
-    part = draft.part
-    node, inner, time = part.node, part.inner, part.time
+    inner, time = draft.inner, draft.time
+    node = c.closed(draft.node)
     match node:
+        case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
+            return []
         case c.Not(arg):
-            return [_Part(arg, inner, time, "of")]
+            return [_Draft(arg, inner, time, "of")]
         case c.Implies(left, right):
-            return [_Part(left, inner, time, "if"), _Part(right, inner, time, "then")]
+            return [_Draft(left, inner, time, "if"), _Draft(right, inner, time, "then")]
         case c.And() | c.Or():
             return _chain(draft, node, values)
         case c.Shift(arg, steps, past):
             when = time - steps if past else time + steps
-            if 0 <= when < values.site.cells.tables.length(values.site.view.trace):
-                return [_Part(arg, inner, when, "of")]
+            if 0 <= when < values.site.length:
+                return [_Draft(arg, inner, when, "of")]
             draft.note = "before the trace begins" if past else "after the trace has ended"
             return []
         case c.Quantifier():
             return _instances(draft, node, values, width)
-        case c.Aggregate(universal, arg):
-            return _points(draft, arg, universal, values, width)
+        case c.Aggregate():
+            return _points(draft, node, values, width)
         case c.Until():
             return _witnesses(draft, node, values)
-    return []
+        case _:
+            assert_never(node)
 
 
-def _chain(draft: _Draft, node: c.And | c.Or, values: Values) -> list[_Part]:
+def _chain(draft: _Draft, node: c.And | c.Or, values: Values) -> list[_Draft]:
     """The parts of `a & b & c`, as they are written; of very many, those that matter most."""
-    part = draft.part
-    found: list[c.Formula] = []
+    chain: list[c.Formula] = []
     kind = type(node)
     rest: c.Formula = node
-    while isinstance(rest, kind) and not (found and is_iff(rest)):
-        found.append(rest.right)
+    while isinstance(rest, kind) and not (chain and is_iff(rest)):
+        chain.append(rest.right)
         rest = rest.left
-    found.append(rest)
-    found.reverse()
-    if len(found) > _CHAIN:
-        draft.count, draft.rest = len(found), len(found) - _CHAIN
-        degrees = torch.tensor([values.value(n, part.inner, part.time) for n in found])
-        truths = torch.tensor([values.truth(n, part.inner, part.time) for n in found])
-        chosen = _telling(degrees, truths, isinstance(node, c.And), _CHAIN)
-        found = [found[i] for i in sorted(chosen)]
-    return [_Part(n, part.inner, part.time, "part") for n in found]
+    chain = [rest, *reversed(chain)]
+    if len(chain) > _CHAIN:
+        at = (draft.inner, draft.time)
+        degrees = torch.tensor([values.value(n, *at) for n in chain])
+        truths = torch.tensor([values.truth(n, *at) for n in chain])
+        chosen = _telling(draft, degrees, truths, isinstance(node, c.And), _CHAIN)
+        chain = [chain[i] for i in sorted(chosen)]
+    return [_Draft(n, draft.inner, draft.time, "part") for n in chain]
 
 
-def _instances(draft: _Draft, node: c.Quantifier, values: Values, width: int) -> list[_Part]:
-    part = draft.part
-    degrees, truths, places = values.instances(node, part.inner, part.time)
-    draft.count = len(degrees)
-    chosen = _telling(degrees, truths, node.universal, width)
-    draft.rest = draft.count - len(chosen)
-    if not draft.count:
+def _instances(draft: _Draft, node: c.Quantifier, values: Values, width: int) -> list[_Draft]:
+    degrees, truths, places = values.instances(node, draft.inner, draft.time)
+    if not len(degrees):
         draft.note = "there is nothing to look at"
-    return [
-        _Part(
-            node.body,
-            {**part.inner, **dict(zip(node.axes, places[i].tolist(), strict=True))},
-            part.time,
-            "instance",
-            node.axes,
-        )
-        for i in chosen
-    ]
+    instances = []
+    for number in _telling(draft, degrees, truths, node.universal, width):
+        inner = {**draft.inner, **dict(zip(node.axes, places[number].tolist(), strict=True))}
+        instances.append(_Draft(node.body, inner, draft.time, "instance", node.axes))
+    return instances
 
 
-def _points(
-    draft: _Draft, arg: c.Formula, universal: bool, values: Values, width: int
-) -> list[_Part]:
-    part = draft.part
-    first, last = _window(part, values)
-    draft.count = max(0, last - first + 1)
-    if not draft.count:
-        draft.note = "its window has no points inside the trace"
+def _points(draft: _Draft, node: c.Aggregate, values: Values, width: int) -> list[_Draft]:
+    (window,) = _windows(draft, values)
+    if window is None:
         return []
-    degrees, truths = values.points(arg, part.inner, first, last)
-    chosen = _telling(degrees, truths, universal, width)
-    draft.rest = draft.count - len(chosen)
-    return [_Part(arg, part.inner, first + i, "point") for i in chosen]
+    degrees, truths = values.points(node.arg, draft.inner, *window)
+    chosen = _telling(draft, degrees, truths, node.universal, width)
+    return [_Draft(node.arg, draft.inner, window[0] + i, "point") for i in chosen]
 
 
-def _telling(degrees: Tensor, truths: Tensor, universal: bool, width: int) -> list[int]:
+def _telling(
+    draft: _Draft, degrees: Tensor, truths: Tensor, universal: bool, width: int
+) -> list[int]:
     """The lowest of what must all be true, or the highest of what may be; the first of equals.
 
-    One that decides the truth in two-valued logic is among them.
+    One that decides the truth in two-valued logic is among them. How many there are is noted.
     """
+    chosen = _extreme(degrees, truths, universal, width)
+    draft.count, draft.rest = len(degrees), len(degrees) - len(chosen)
+    return chosen
+
+
+def _extreme(degrees: Tensor, truths: Tensor, universal: bool, width: int) -> list[int]:
     order = degrees.argsort(descending=not universal, stable=True)
     chosen: list[int] = order[:width].tolist()
     deciding = ~truths if universal else truths
@@ -252,53 +209,47 @@ def _telling(degrees: Tensor, truths: Tensor, universal: bool, width: int) -> li
     return chosen
 
 
-def _window(part: _Part, values: Values) -> tuple[int, int]:
-    """The first and last point that a temporal operator looks at."""
-    assert isinstance(part.node, c.Aggregate | c.Until)
-    window, past = part.node.window, part.node.past
-    end = values.site.cells.tables.length(values.site.view.trace) - 1
-    if past:
-        first = 0 if window.high is None else max(0, part.time - window.high)
-        return first, part.time - window.low
-    last = end if window.high is None else min(end, part.time + window.high)
-    return part.time + window.low, last
+def _windows(draft: _Draft, values: Values) -> list[tuple[int, int] | None]:
+    """The first and last point at which each part below is read; None, with a note, if nowhere."""
+    here = Span(draft.time, draft.time)
+    spans = [clipped(span, values.site.length) for _, span in operands(draft.node, here)]
+    windows = [span if span[0] <= span[1] else None for span in spans]
+    if windows[-1] is None:
+        draft.note = "its window has no points inside the trace"
+    return windows
 
 
 # --- until -----------------------------------------------------------------------------------
 
 
-def _witnesses(draft: _Draft, node: c.Until, values: Values) -> list[_Part]:
+def _witnesses(draft: _Draft, node: c.Until, values: Values) -> list[_Draft]:
     """The point that comes nearest to a witness, and the weakest point before it.
 
     For release and trigger, it is a witness against it: where `right` may fail before `left` came.
     """
-    part = draft.part
-    first, last = _window(part, values)
-    draft.count = max(0, last - first + 1)
-    if not draft.count:
-        draft.note = "its window has no points inside the trace"
+    read, window = _windows(draft, values)
+    if read is None or window is None:
         return []
-    low, high = (first, part.time) if node.past else (part.time, last)
     fuzzy, crisp = (
-        list(_candidates(node, values, part.inner, (low, high), (first, last), two_valued))
+        torch.cat(list(_candidates(node, values, draft.inner, read, window, two_valued)))
         for two_valued in (False, True)
     )
-    best = int(torch.cat(fuzzy).argmax())
+    best = int(fuzzy.argmax())
     chosen = [best]
-    decided = torch.cat(crisp) > 0.5
+    decided = crisp > 0.5
     if bool(decided.any()) and not bool(decided[best]):
         chosen.append(int(decided.nonzero()[0]))
-    draft.rest = draft.count - len(chosen)
-    found = []
+    draft.count, draft.rest = len(fuzzy), len(fuzzy) - len(chosen)
+    drafts = []
     for number in chosen:
-        when = first + number
-        found.append(_Part(node.right, part.inner, when, "witness"))
-        start, stop = (when + 1, part.time) if node.past else (part.time, when - 1)
+        when = window[0] + number
+        drafts.append(_Draft(node.right, draft.inner, when, "witness"))
+        start, stop = (when + 1, draft.time) if node.past else (draft.time, when - 1)
         if start <= stop:
-            degrees, truths = values.points(node.left, part.inner, start, stop)
-            worst = _telling(degrees, truths, not node.dual, 1)[0]
-            found.append(_Part(node.left, part.inner, start + worst, "before"))
-    return found
+            degrees, truths = values.points(node.left, draft.inner, start, stop)
+            worst = _extreme(degrees, truths, not node.dual, 1)[0]
+            drafts.append(_Draft(node.left, draft.inner, start + worst, "before"))
+    return drafts
 
 
 def _candidates(

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.explain.ground import Degrees, View, view
-from fotltn.analysis.explain.pattern import Leaf, Pattern, needed, pattern, replaced
+from fotltn.analysis.axes import spread
+from fotltn.analysis.explain.pattern import replaced
+from fotltn.analysis.explain.site import Inner, Site
 from fotltn.evaluation import evaluate_all, evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics.config import GODEL, Semantics
@@ -21,82 +21,6 @@ from fotltn.tree import children, postorder
 
 #: Up to so many formulas are planned together; planning more would take longer than running them.
 _MANY = 60
-
-#: Places on the axes that are bound inside a body.
-Inner = Mapping[c.Axis, int]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Site:
-    """All that one cell needs: its leaves as tables, from the first to the last point read.
-
-    Args:
-        pattern: the body over tables.
-        view: the data as the cell sees them.
-        time: the cell's own.
-        spans: the first and last point at which each part is read.
-        first: the first point of all tables.
-        last: their last point.
-        degrees: the tables of the leaves.
-    """
-
-    pattern: Pattern
-    view: View
-    time: int
-    spans: Mapping[c.Formula, tuple[int, int]]
-    first: int
-    last: int
-    degrees: Mapping[Leaf, Degrees]
-
-    @property
-    def cells(self) -> Cells:
-        """Those that the cell is one of."""
-        return self.view.cells
-
-    def tables(self, tables: Mapping[Leaf, Tensor], guards: Mapping[Leaf, Tensor]) -> Tables:
-        """An interpretation of the pattern.
-
-        Args:
-            tables: what its leaves are, with axes (axes bound inside …, time). With an axis of
-                traces before them, the interpretation is a batch of variants of the same cell.
-            guards: what they are in guards.
-        """
-        predicates: dict[str, Tensor] = {}
-        for leaf in self.degrees:
-            for name, table in ((leaf.name, tables[leaf]), (leaf.guard, guards[leaf])):
-                variants = table.dim() > len(leaf.axes) + 1
-                predicates[name] = table if variants else table.unsqueeze(0)
-        points = self.last - self.first + 1
-        sizes = {str(own.sort): self.cells.tables.size(a) for a, own in self.pattern.axes.items()}
-        batch = max((table.shape[0] for table in predicates.values()), default=1)
-        lengths = torch.full((batch,), points, device=self.cells.tables.lengths.device)
-        return Tables(sizes, lengths, points, predicates)
-
-    def graded(self, tables: Mapping[Leaf, Tensor]) -> Tables:
-        """An interpretation with these degrees; guards are what they are."""
-        guards = {
-            leaf: own.value if isinstance(leaf.node, c.Atom) else own.truth
-            for leaf, own in self.degrees.items()
-        }
-        return self.tables(tables, guards)
-
-
-def site(cells: Cells, cell: Cell) -> Site:
-    """The tables of a cell.
-
-    Raises:
-        DataError: there is no such cell, or a table is missing.
-    """
-    cells.check(cell)
-    found = cells.tables.derived(
-        ("pattern", cells.body, cells.axes), lambda: pattern(cells.body, cells.axes)
-    )
-    seen = view(cells, cell)
-    spans = needed(cells.body, cell.time, cells.tables.length(cell.trace))
-    first = min(low for low, _ in spans.values())
-    last = max(high for _, high in spans.values())
-    degrees = {leaf: seen.leaf(leaf, first, last) for leaf in found.leaves}
-    return Site(found, seen, cell.time, spans, first, last, degrees)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,12 +34,11 @@ class Values:
 
     def value(self, node: c.Formula, inner: Inner, time: int) -> float:
         """The degree of a part."""
-        return float(self.along(self.fuzzy[node], (), inner)[self._point(self.fuzzy[node], time)])
+        return float(self._now(self.fuzzy[node], (), inner, time))
 
     def truth(self, node: c.Formula, inner: Inner, time: int) -> bool:
         """The truth of a part."""
-        found = self.crisp[node]
-        return float(self.along(found, (), inner)[self._point(found, time)]) > 0.5
+        return float(self._now(self.crisp[node], (), inner, time)) > 0.5
 
     def instances(
         self, node: c.Quantifier, inner: Inner, time: int
@@ -125,61 +48,63 @@ class Values:
         The last has axes (instance, axis of the quantifier).
         """
         sizes = [self.site.cells.tables.size(a) for a in node.axes]
-        shown = []
-        found = [self.fuzzy[node.body], self.crisp[node.body]]
-        for value in [*found, *([self.guards[node]] if node in self.guards else [])]:
-            table = self.along(value, node.axes, inner)[..., self._point(value, time)]
-            shown.append(table.expand(sizes).reshape(-1))
-        every = torch.arange(math.prod(sizes), device=shown[0].device)
-        kept = every if len(shown) == 2 else every[shown[2] > 0.5]
-        places = torch.stack(torch.unravel_index(kept, sizes), -1) if sizes else kept[:, None]
-        return shown[0][kept], shown[1][kept] > 0.5, places
+
+        def every(value: Value) -> Tensor:
+            return self._now(value, node.axes, inner, time).expand(sizes).reshape(-1)
+
+        degrees, truths = every(self.fuzzy[node.body]), every(self.crisp[node.body]) > 0.5
+        chosen = torch.arange(math.prod(sizes), device=degrees.device)
+        if node in self.guards:
+            chosen = chosen[every(self.guards[node]) > 0.5]
+        places = torch.stack(torch.unravel_index(chosen, sizes), -1) if sizes else chosen[:, None]
+        return degrees[chosen], truths[chosen], places
 
     def points(self, node: c.Formula, inner: Inner, first: int, last: int) -> tuple[Tensor, Tensor]:
         """The degrees and truths of a part from one point to another."""
-        found = []
-        for value in (self.fuzzy[node], self.crisp[node]):
-            line = self.along(value, (), inner)
-            line = line.expand(self.site.last - self.site.first + 1)
-            found.append(line[first - self.site.first : last - self.site.first + 1])
-        return found[0], found[1] > 0.5
+        start = self.site.first
+        degrees, truths = (
+            self.along(value, (), inner).expand(self.site.last - start + 1)
+            for value in (self.fuzzy[node], self.crisp[node])
+        )
+        here = slice(first - start, last - start + 1)
+        return degrees[here], truths[here] > 0.5
 
     def along(self, value: Value, axes: Sequence[c.Axis], inner: Inner) -> Tensor:
         """A value with axes (`axes` …, time), of size 1 where it lacks one; others are fixed."""
-        tensor = value.tensor[0]
-        local = {own: axis for axis, own in self.site.pattern.axes.items()}
-        names = [local[a] for a in value.axes]
+        in_body = {local: axis for axis, local in self.site.pattern.axes.items()}
+        names = [in_body[a] for a in value.axes]
         index = [slice(None) if a in axes else inner[a] for a in names]
-        tensor = tensor[(*index, slice(None))]
-        kept = [a for a in names if a in axes]
-        order = [kept.index(a) for a in axes if a in kept]
-        tensor = tensor.permute(*order, tensor.dim() - 1)
-        for place, axis in enumerate(axes):
-            if axis not in kept:
-                tensor = tensor.unsqueeze(place)
-        return tensor
+        open_axes = tuple(a for a in names if a in axes)
+        return spread(Value(open_axes, value.tensor[(slice(1), *index)]), tuple(axes))[0]
 
-    def _point(self, value: Value, time: int) -> int:
-        return time - self.site.first if value.tensor.shape[-1] > 1 else 0
+    def _now(self, value: Value, axes: Sequence[c.Axis], inner: Inner, time: int) -> Tensor:
+        point = time - self.site.first if value.tensor.shape[-1] > 1 else 0
+        return self.along(value, axes, inner)[..., point]
 
 
 @torch.no_grad()
-def values_at(found: Site) -> Values:
+def values_at(site: Site) -> Values:
     """The values of all parts of a body at a cell."""
-    cells, parts, tests = found.cells, found.pattern.parts, found.pattern.guards
-    truths = {leaf: own.truth.to(cells.tables.dtype) for leaf, own in found.degrees.items()}
-    wanted = [*parts.values(), *tests.values()]
-    crisp = _evaluated(wanted, found.tables(truths, truths), GODEL)
-    fuzzy = crisp
+    cells, parts, guards = site.cells, site.pattern.parts, site.pattern.guards
+    truths = {leaf: table.truth.to(cells.tables.dtype) for leaf, table in site.leaves.items()}
+    wanted = [*parts.values(), *guards.values()]
+    crisp = fuzzy = _evaluated(wanted, site.variant(truths, truths), GODEL)
     if not cells.semantics.boolean:
-        degrees = found.graded({leaf: own.value for leaf, own in found.degrees.items()})
+        degrees = site.variant({leaf: table.value for leaf, table in site.leaves.items()})
         fuzzy = _evaluated(list(parts.values()), degrees, cells.semantics)
     return Values(
-        found,
+        site,
         {node: fuzzy[form] for node, form in parts.items()},
         {node: crisp[form] for node, form in parts.items()},
-        {node: crisp[form] for node, form in tests.items()},
+        {node: crisp[form] for node, form in guards.items()},
     )
+
+
+def body_value(site: Site, tables: Tables, semantics: Semantics) -> Tensor:
+    """The value of the body at the cell, one a variant."""
+    value = evaluate_core(site.pattern.parts[site.pattern.body], tables, semantics)
+    point = site.cell.time - site.first if value.tensor.shape[-1] > 1 else 0
+    return value.tensor[..., point].expand(tables.batch)
 
 
 def _evaluated(

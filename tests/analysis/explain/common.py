@@ -5,10 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from fotltn.analysis.cells import Cell, Cells, cells_of
+from fotltn.analysis.explain import explanation, gradients, repairs, tree
+from fotltn.analysis.explain.node import ValueNode
+from fotltn.analysis.explain.site import Site
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
@@ -67,3 +71,19 @@ def world(
     checked = check_formula(parse_formula(text), signature)
     tables = interpret(signature, predicates, **more)  # type: ignore[arg-type]
     return cells_of(checked, replace(tables, names=numbered(tables.sizes)), semantics)
+
+
+def explain(cells: Cells, cell: Cell, **more: int) -> ValueNode:
+    return tree.explain(Site(cells, cell), **more)
+
+
+def timelines(cells: Cells, cell: Cell, **more: int) -> tuple[explanation.Timeline, ...]:
+    return explanation.timelines(Site(cells, cell), explain(cells, cell), **more)
+
+
+def influence(cells: Cells, cell: Cell, **more: Any) -> tuple[gradients.Influence, ...]:
+    return gradients.influence(Site(cells, cell), **more)
+
+
+def repair(cells: Cells, cell: Cell, **more: Any) -> repairs.Repair:
+    return repairs.repair(Site(cells, cell), **more)

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from fotltn.analysis.cells import Cell
-from fotltn.analysis.explain.gradients import influence
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.tree import postorder
-from tests.analysis.explain.common import Example, example, world
+from tests.analysis.explain.common import Example, example, influence, world
 from tests.random_cases import SEMANTICS, smooth
 
 SMOOTH = [s for s in SEMANTICS if smooth(s)]

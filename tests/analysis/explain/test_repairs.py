@@ -11,8 +11,8 @@ import torch
 
 from fotltn.analysis.cells import Cell, Cells, cells_of
 from fotltn.analysis.explain import circuit as circuits
-from fotltn.analysis.explain.repairs import Repair, repair
-from fotltn.analysis.explain.values import site
+from fotltn.analysis.explain.repairs import Repair
+from fotltn.analysis.explain.site import Site
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
@@ -20,7 +20,7 @@ from fotltn.semantics import crisp
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.parse import parse_formula
-from tests.analysis.explain.common import example, world
+from tests.analysis.explain.common import example, repair, world
 from tests.random_cases import SIGNATURE
 
 Places = list[tuple[str, tuple[int, ...]]]
@@ -87,9 +87,9 @@ def check(cells: Cells, cell: Cell, places: Places, fixed: list[str]) -> None:
 def test_repairs_are_smallest_on_random_formulas(seed):
     one = example(seed)
     read: dict[str, set[int]] = {n: set() for n in SIGNATURE.predicates}
-    for leaf, own in site(one.cells, one.cell).degrees.items():
-        if own.places is not None and isinstance(leaf.node, c.Atom):
-            read[leaf.node.predicate].update(own.places.reshape(-1).tolist())
+    for leaf, table in Site(one.cells, one.cell).leaves.items():
+        if table.places is not None and isinstance(leaf.node, c.Atom):
+            read[leaf.node.predicate].update(table.places.reshape(-1).tolist())
     places: Places = []
     fixed = []
     for predicate in one.rng.sample(sorted(read), len(read)):

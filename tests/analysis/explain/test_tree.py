@@ -11,20 +11,18 @@ import pytest
 import torch
 
 from fotltn.analysis.cells import Cell
-from fotltn.analysis.explain.lines import timelines
-from fotltn.analysis.explain.node import Node
-from fotltn.analysis.explain.tree import explain
+from fotltn.analysis.explain.node import ValueNode
 from fotltn.errors import DataError
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
-from tests.analysis.explain.common import example, world
+from tests.analysis.explain.common import example, explain, timelines, world
 
 ALL = {"and", "forall", "always", "historically"}
 ANY = {"or", "exists", "eventually", "once"}
-Of = Callable[[Node], float]
+Of = Callable[[ValueNode], float]
 STEPS = {"next": 0, "weak next": 1, "previous": 0, "weak previous": 1}
 
 
-def follows(node: Node, of: Of) -> float:
+def follows(node: ValueNode, of: Of) -> float:
     """The value of a node under minimum and maximum, from the values of its children."""
     below = [of(child) for child in node.children]
     kind = node.kind
@@ -45,7 +43,7 @@ def follows(node: Node, of: Of) -> float:
     return of(node)
 
 
-def pairs(node: Node, of: Of) -> list[list[float]]:
+def pairs(node: ValueNode, of: Of) -> list[list[float]]:
     """Witnesses, each with the point before it."""
     found: list[list[float]] = []
     for child in node.children:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fotltn.analysis.explain.pattern import needed
-from fotltn.analysis.explain.values import site, values_at
+from fotltn.analysis.explain.site import Site
+from fotltn.analysis.explain.values import values_at
 from fotltn.logic import core as c
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT
@@ -28,7 +29,7 @@ def expected(one: Example, node: c.Formula, *, truth: bool):
 
 
 def check(one: Example) -> None:
-    here = site(one.cells, one.cell)
+    here = Site(one.cells, one.cell)
     values = values_at(here)
     for node in here.pattern.parts:
         if node not in here.spans:

@@ -1,0 +1,83 @@
+"""Axes of cells: which entities their places are, and values laid out over them.
+
+A tensor over axes is as small as what it says: it has size 1 where nothing depends on an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fotltn.logic import core as c
+from fotltn.semantics.interpretation import Tables, Value
+
+
+class Column(NamedTuple):
+    """A variable of an axis: its name, its sort, and its entity at each place."""
+
+    variable: str
+    sort: str
+    entities: Sequence[int]
+
+
+def columns(axis: c.Axis, tables: Tables) -> list[Column]:
+    """The variables of an axis; a tuple of a relation binds several."""
+    if axis.relation is None:
+        return [Column(axis.name, str(axis.sort), range(tables.size(axis)))]
+    relation = axis.relation
+
+    def made() -> list[Column]:
+        sorts = tables.signature.relations[relation].sorts
+        entities = tables.relation(relation).T.tolist()
+        return [Column(*one) for one in zip(axis.name.split(","), sorts, entities, strict=True)]
+
+    return tables.derived(("columns", axis), made)
+
+
+def binding(
+    axes: Iterable[c.Axis], places: Iterable[int], trace: int, tables: Tables
+) -> dict[str, str]:
+    """The names of entities by variable."""
+    return {
+        column.variable: tables.names.called(column.sort, trace, column.entities[place])
+        for axis, place in zip(axes, places, strict=True)
+        for column in columns(axis, tables)
+    }
+
+
+def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
+    """A value with axes (trace, `axes` …, time), of size 1 where it lacks one."""
+    present, tensor = value
+    order = [0, *(1 + present.index(a) for a in axes if a in present), tensor.dim() - 1]
+    tensor = tensor.permute(order)
+    for place, axis in enumerate(axes):
+        if axis not in present:
+            tensor = tensor.unsqueeze(1 + place)
+    return tensor
+
+
+def section(tensor: Tensor, start: int, stop: int) -> Tensor:
+    """Some places of the first axis; all, where nothing depends on it."""
+    return tensor[:, start:stop] if tensor.dim() > 2 and tensor.shape[1] > 1 else tensor
+
+
+def product(
+    factors: Iterable[Value], axes: tuple[c.Axis, ...], cut: tuple[int, int] | None = None
+) -> Tensor:
+    """The product of values with few axes each, with axes (trace, `axes` …, time).
+
+    Of truth values, it says where all are true.
+
+    Args:
+        factors: their axes are among `axes`.
+        axes: of the product, which has size 1 where nothing depends on one.
+        cut: the part of the first axis that is wanted.
+    """
+    tensors = [spread(factor, axes) for factor in factors]
+    if cut is not None:
+        tensors = [section(tensor, *cut) for tensor in tensors]
+    return reduce(torch.mul, tensors, torch.tensor(True))

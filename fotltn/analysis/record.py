@@ -1,0 +1,59 @@
+"""What analyses find: records that machines can read, looked up by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar
+
+from fotltn.errors import DataError, did_you_mean, listing
+
+T = TypeVar("T")
+
+
+class Record:
+    """A dataclass that machines can read.
+
+    `KEYS` are what they see, in order: names of attributes, or `key=attribute` where the two
+    differ, or where it is an attribute of another. Without any, these are all fields.
+    """
+
+    __slots__ = ()
+    KEYS: ClassVar[tuple[str, ...]] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The same for machines, as JSON can hold it."""
+        names = self.KEYS or [field.name for field in fields(self)]  # type: ignore[arg-type]
+        pairs = [name.rpartition("=") for name in names]
+        return {key or name: plain(attrgetter(name)(self)) for key, _, name in pairs}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: records as dictionaries, tuples as lists, NaN as None."""
+    match value:
+        case Record():
+            return value.as_dict()
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case tuple() | list():
+            return [plain(item) for item in value]
+        case Enum():
+            return value.value
+        case float() if math.isnan(value):
+            return None
+    return value
+
+
+def look_up(known: Mapping[str, T], name: str, problem: str) -> T:
+    """What has a name; where nothing has, an error says so, and what there is.
+
+    Raises:
+        DataError: with the problem.
+    """
+    if name not in known:
+        hint = did_you_mean(name, known) or f"there are {listing(known)}"
+        raise DataError(f"{problem}; {hint}")
+    return known[name]
