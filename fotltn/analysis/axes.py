@@ -60,11 +60,6 @@ def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
     return tensor
 
 
-def section(tensor: Tensor, start: int, stop: int) -> Tensor:
-    """Some places of the first axis; all, where nothing depends on it."""
-    return tensor[:, start:stop] if tensor.dim() > 2 and tensor.shape[1] > 1 else tensor
-
-
 def product(
     factors: Iterable[Value], axes: tuple[c.Axis, ...], cut: tuple[int, int] | None = None
 ) -> Tensor:
@@ -78,6 +73,6 @@ def product(
         cut: the part of the first axis that is wanted.
     """
     tensors = [spread(factor, axes) for factor in factors]
-    if cut is not None:
-        tensors = [section(tensor, *cut) for tensor in tensors]
+    if cut is not None and axes:
+        tensors = [u[:, slice(*cut)] if u.shape[1] > 1 else u for u in tensors]
     return reduce(torch.mul, tensors, torch.tensor(True))

@@ -194,6 +194,7 @@ class Cells:
         self,
         formulas: Mapping[str, c.Formula],
         *,
+        truths: Mapping[str, c.Formula] | None = None,
         crisp: bool = False,
         count: bool = False,
         prefix: Prefix | None = None,
@@ -202,7 +203,8 @@ class Cells:
 
         Args:
             formulas: by name; their free variables are variables of the cells.
-            crisp: in two-valued logic.
+            truths: others that are wanted in two-valued logic in any case.
+            crisp: all in two-valued logic.
             count: weigh each cell by how often it occurs, instead of by its share of the mean.
             prefix: other ∀ and G, in place of the formula's.
         """
@@ -215,6 +217,8 @@ class Cells:
             axes,
             tables,
             semantics,
+            truths=truths,
+            boolean=self.boolean if truths else None,
             weights=weights(layers, tables, threshold=self.threshold, count=count),
             present=present_where_used(axes, layers.body, self.tables),
             budget=self.budget,

@@ -137,23 +137,8 @@ def erring(
         others: formulas whose values are wanted as well.
     """
     count = errors.measure in (ErrorMeasure.LOGARITHM, ErrorMeasure.SUM)
-    graded = cells.blocks({"body": cells.body, **(others or {})}, count=count)
-    truths = cells.blocks({"body": cells.body}, crisp=True)
-    for block, other in _aligned(graded, truths):
+    formulas = {"body": cells.body, **(others or {})}
+    for block in cells.blocks(formulas, truths={"truth": cells.body}, count=count):
         degree = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
         error = errors.of(degree, block.weight.expand(block.shape))
-        yield Erring(block, degree, error, other.values["body"].expand(block.shape))
-
-
-def _aligned(
-    left: Iterator[CellBlock], right: Iterator[CellBlock]
-) -> Iterator[tuple[CellBlock, CellBlock]]:
-    """Two ways to cut the same cells, as pairs of blocks of the same cells."""
-    one, other = next(left, None), next(right, None)
-    while one is not None and other is not None:
-        start, stop = max(one.start, other.start), min(one.stop, other.stop)
-        yield one.between(start, stop), other.between(start, stop)
-        one, other = (
-            next(blocks, None) if block.stop == stop else block
-            for block, blocks in ((one, left), (other, right))
-        )
+        yield Erring(block, degree, error, block.values["truth"].expand(block.shape))

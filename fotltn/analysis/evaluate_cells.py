@@ -11,12 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.analysis.axes import product, section, spread
+from fotltn.analysis.axes import product, spread
 from fotltn.errors import LimitError
 from fotltn.evaluation import Evaluator, axiom_values
 from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
-from fotltn.semantics.config import Semantics, check_share
+from fotltn.semantics.config import CRISP, Semantics, check_share
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import postorder, transform
@@ -52,16 +52,20 @@ class CellBlock(NamedTuple):
         """The cells that would count if all entities were present when they are used."""
         return (self.weight > 0) & ~self.counts
 
-    def between(self, start: int, stop: int) -> CellBlock:
-        """Some of these cells."""
-        cut = (start - self.start, stop - self.start)
-        values = {name: section(tensor, *cut) for name, tensor in self.values.items()}
-        shape = (
-            self.shape if len(self.shape) == 2 else (self.shape[0], stop - start, *self.shape[2:])
-        )
-        return CellBlock(
-            start, stop, shape, values, section(self.weight, *cut), section(self.counts, *cut)
-        )
+
+class _Reading(NamedTuple):
+    """Formulas, and what they are evaluated on: all of it, or some places of the first axis."""
+
+    formulas: Mapping[str, c.Formula]
+    axes: tuple[c.Axis, ...]
+    tables: Tables
+    semantics: Semantics
+
+    def values(self, evaluate: Evaluator, cut: tuple[int, int] | None) -> dict[str, Tensor]:
+        """Their values; with axes (trace, axes …, time), of size 1 where they lack one."""
+        seen = self.tables if cut is None else replace(self.tables, cuts={self.axes[0]: cut})
+        laid_out = {n: spread(v, self.axes).detach() for n, v in evaluate(seen).items()}
+        return {n: u.exp() for n, u in laid_out.items()} if self.semantics.log_space else laid_out
 
 
 @torch.no_grad()
@@ -71,6 +75,8 @@ def sweep(
     tables: Tables,
     semantics: Semantics,
     *,
+    truths: Mapping[str, c.Formula] | None = None,
+    boolean: Tables | None = None,
     weights: Sequence[Value] = (),
     present: Sequence[Value] = (),
     budget: int = BUDGET,
@@ -82,6 +88,8 @@ def sweep(
         axes: of the cells.
         tables: under the crisp semantics of Booleans (see `two_valued`), as values are then.
         semantics: what gives formulas their values.
+        truths: formulas whose truth in two-valued logic is wanted as well, by other names.
+        boolean: the tables for them.
         weights: factors of the cells' weights.
         present: masks of the cells that count.
         budget: bytes that intermediate results may take.
@@ -92,43 +100,43 @@ def sweep(
     size, *others = [tables.size(a) for a in axes] or [1]
     each = tables.batch * tables.horizon * math.prod(others)
     width = max(1, min(size, MAX_CELLS // max(1, each)))
-    parted = _apart(formulas, axes, tables) if size > 1 else (formulas, axes, tables)
+    every = [_Reading(formulas, axes, tables, semantics)]
+    if truths and boolean is not None:
+        every.append(_Reading(truths, axes, boolean, CRISP))
+    parted = [_apart(reading) for reading in every] if size > 1 else every
     start = 0
-    evaluator: Evaluator | None = None
+    evaluators: list[Evaluator] = []
     while start < size:
         stop = min(size, start + width)
-        chosen, places, seen = (formulas, axes, tables) if width >= size else parted
-        if width < size:
-            seen = replace(seen, cuts={places[0]: (start, stop)})
-        evaluator = evaluator or Evaluator(chosen, semantics, None, budget)
+        readings = every if width >= size else parted
+        evaluators = evaluators or [
+            Evaluator(one.formulas, one.semantics, None, budget) for one in readings
+        ]
+        values: dict[str, Tensor] = {}
         try:
-            values = evaluator(seen)
+            for reading, evaluate in zip(readings, evaluators, strict=True):
+                values |= reading.values(evaluate, (start, stop) if width < size else None)
         except LimitError:
             if width == 1:
                 raise
-            width, evaluator = width // 2, None
+            width, evaluators = width // 2, []
             continue
-        if semantics.log_space:
-            values = {n: Value(v.axes, v.tensor.exp()) for n, v in values.items()}
-        laid_out = {n: spread(v, places).detach() for n, v in values.items()}
         weight = product(weights, axes, (start, stop))
         counts = (weight > 0) & product(present, axes, (start, stop))
         sizes = [stop - start, *others] if axes else []
         shape = (tables.batch, *sizes, tables.horizon)
-        yield CellBlock(start, stop, shape, laid_out, weight, counts)
+        yield CellBlock(start, stop, shape, values, weight, counts)
         start = stop
 
 
-def _apart(
-    formulas: Mapping[str, c.Formula], axes: tuple[c.Axis, ...], tables: Tables
-) -> tuple[dict[str, c.Formula], tuple[c.Axis, ...], Tables]:
+def _apart(reading: _Reading) -> _Reading:
     """The same with a sort of its own for the first axis, of which only a part will be seen.
 
     Otherwise a plan may take what it knows of one axis for another axis of the same sort.
     """
-    if not axes or axes[0].sort is None:
-        return dict(formulas), axes, tables
-    first, *others = axes
+    formulas, (first, *others), tables, _ = reading
+    if first.sort is None:
+        return reading
     part = replace(first, sort=f"{first.sort} (part)")
 
     def renamed(node: c.Core) -> c.Core:
@@ -136,9 +144,11 @@ def _apart(
             return replace(node, axis=part)
         return node
 
-    sizes = {**tables.sizes, str(part.sort): tables.whole(first)}
-    changed = {name: transform(formula, renamed) for name, formula in formulas.items()}
-    return changed, (part, *others), replace(tables, sizes=sizes)
+    return reading._replace(
+        formulas={name: transform(formula, renamed) for name, formula in formulas.items()},
+        axes=(part, *others),
+        tables=replace(tables, sizes={**tables.sizes, str(part.sort): tables.whole(first)}),
+    )
 
 
 def two_valued(

@@ -18,8 +18,7 @@ from fotltn.semantics.config import SEMANTICS, named
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fotltn.analysis.bootstrap import Estimate
-    from fotltn.analysis.rules import Rule
+    from fotltn.analysis.rules import Estimate, Rule
     from fotltn.project.rules import Evidence
 
 _LEGEND = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from fotltn.analysis.explain.explanation import Explanation
-    from fotltn.analysis.explain.node import ValueNode
+    from fotltn.analysis.explain.tree import ValueNode
     from fotltn.analysis.violations import Violation
     from fotltn.project.model import Model
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from fotltn import DataError, check
-from fotltn.analysis.bootstrap import Draws, estimate, ratio
-from fotltn.analysis.rules import rules
+from fotltn.analysis.rules import Draws, estimate, ratio, rules
 from fotltn.logic.check import check_formula
 from fotltn.logic.span import reach
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
@@ -312,7 +311,7 @@ def test_draws_are_whole_traces():
 
 def test_many_traces_are_drawn_in_parts(monkeypatch):
     counts = np.ones((50, 1))
-    monkeypatch.setattr("fotltn.analysis.bootstrap._AT_ONCE", 120)
+    monkeypatch.setattr("fotltn.analysis.rules._AT_ONCE", 120)
     assert Draws(50, 7, 0).sums(counts).tolist() == [[50.0]] * 7
 
 

@@ -9,10 +9,9 @@ import torch
 
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.gradients import Influence, influence
-from fotltn.analysis.explain.node import ValueNode
 from fotltn.analysis.explain.repairs import EFFORT, Repair, repair
 from fotltn.analysis.explain.site import Fact, Site
-from fotltn.analysis.explain.tree import explain
+from fotltn.analysis.explain.tree import ValueNode, explain
 from fotltn.analysis.record import Record
 from fotltn.format import NONE, degree, signed
 from fotltn.syntax.notebook import strip, table, text

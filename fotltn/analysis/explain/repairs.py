@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fotltn.analysis.explain.circuit import circuit
+from fotltn.analysis.explain.circuit import Circuit
 from fotltn.analysis.explain.search import Search
 from fotltn.analysis.explain.site import Fact, Site
 from fotltn.analysis.explain.values import body_value
@@ -90,7 +90,7 @@ def repair(site: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> 
     if _true(site, frozenset()):
         return Repair(False, (), True, 0, "none is needed, since it is true in two-valued logic")
     try:
-        gates = circuit(site, fixed)
+        gates = Circuit(site, fixed)
     except LimitError as error:
         reason = error.diagnostics[0].message
         return Repair(True, None, False, 1, f"no repair was looked for: {reason}")

@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.axes import binding
-from fotltn.analysis.explain.node import ValueNode
 from fotltn.analysis.explain.pattern import clipped
-from fotltn.analysis.explain.site import Inner, Site
+from fotltn.analysis.explain.site import Fact, Inner, Site
 from fotltn.analysis.explain.values import Values, values_at
+from fotltn.analysis.record import Record
 from fotltn.analysis.text import is_iff, kind_of, text_of
 from fotltn.logic import core as c
 from fotltn.logic.span import Span, operands
 from fotltn.semantics.config import GODEL
 from fotltn.semantics.operators import operators
+from fotltn.syntax.notebook import bar, text
 
 #: How many parts of `a & b & c & …` are shown.
 _CHAIN = 12
@@ -29,6 +30,85 @@ _DEPTH = 100
 
 #: How many rows of windows are aggregated at once.
 _ROWS = 256
+
+_LIST = '<ul style="list-style:none;padding-left:1.2em;margin:0">'
+
+
+@dataclass(frozen=True, slots=True)
+class ValueNode(Record):
+    """A part of a formula with its value at a binding and time.
+
+    Args:
+        kind: what it is: `atom`, `and`, `forall`, `until` and so on.
+        text: as it is written.
+        ground: of an atom, equality or comparison, with names in place of variables.
+        role: what it is to the part above: `if` and `then` of an implication, a `part` of `&` and
+            `|`, an `instance` of a quantifier, a `point` in time, the `witness` of an until or a
+            point `before` it, or `of` for the only part of its kind.
+        binding: the names that an instance gives to variables.
+        time: when it is read; None where time does not matter.
+        value: its degree.
+        truth: its truth in two-valued logic.
+        children: its parts; of instances and points, those that matter most.
+        count: how many instances or points there are.
+        rest: how many of them are not among the children.
+        note: what else there is to say.
+        fact: of an atom, which fact it is.
+    """
+
+    kind: str
+    text: str
+    ground: str | None
+    role: str
+    binding: dict[str, str]
+    time: int | None
+    value: float
+    truth: bool
+    children: tuple[ValueNode, ...] = ()
+    count: int = 0
+    rest: int = 0
+    note: str = ""
+    fact: Fact | None = None
+
+    KEYS = (
+        "kind", "text", "ground", "role", "binding", "time", "value", "truth", "children", "count",
+        "rest", "note",
+    )  # fmt: skip
+
+    def levels(self) -> Iterator[tuple[ValueNode, int]]:
+        """The node and all nodes below it in the order in which they are read, with their depth."""
+        stack = [(self, 0)]
+        while stack:
+            node, level = stack.pop()
+            yield node, level
+            stack.extend((child, level + 1) for child in reversed(node.children))
+
+    @property
+    def label(self) -> str:
+        """The part in words: what it is to the part above, its text with names, and its time."""
+        role = self.role if self.role in ("if", "then", "witness", "before") else ""
+        names = ", ".join(f"{v} = {name}" for v, name in self.binding.items())
+        dated = self.ground is not None or self.role in ("point", "witness", "before")
+        when = f"at {self.time}" if dated and self.time is not None else ""
+        parts = (role, f"{names}:" if names else "", self.ground or self.text, when)
+        return " ".join(part for part in parts if part)
+
+    @property
+    def remark(self) -> str:
+        """What is not shown below the node, and its note."""
+        rest = f"{self.rest:,} more of {self.count:,}" if self.rest else ""
+        return "; ".join(part for part in (rest, self.note) if part)
+
+    def _repr_html_(self) -> str:
+        return f"{_LIST}{self._item()}</ul>"
+
+    def _item(self) -> str:
+        """The node and what is below it as an item of a list."""
+        remark = f" <em>({text(self.remark)})</em>" if self.remark else ""
+        below = "".join(child._item() for child in self.children)
+        below = f"{_LIST}{below}</ul>" if below else ""
+        truth = "true" if self.truth else "false"
+        return f"<li>{bar(self.value)} {truth} <code>{text(self.label)}</code>{remark}{below}</li>"
 
 
 @dataclass(slots=True, eq=False)

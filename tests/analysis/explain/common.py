@@ -11,8 +11,8 @@ import torch
 
 from fotltn.analysis.cells import Cell, Cells, cells_of
 from fotltn.analysis.explain import explanation, gradients, repairs, tree
-from fotltn.analysis.explain.node import ValueNode
 from fotltn.analysis.explain.site import Site
+from fotltn.analysis.explain.tree import ValueNode
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics

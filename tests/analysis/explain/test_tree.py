@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fotltn.analysis.cells import Cell
-from fotltn.analysis.explain.node import ValueNode
+from fotltn.analysis.explain.tree import ValueNode
 from fotltn.errors import DataError
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
 from tests.analysis.explain.common import example, explain, timelines, world
