@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, FindingKind, KnowledgeBase
@@ -124,18 +125,24 @@ def _diluted(axiom: AxiomAudit, cells: Cells) -> Warned:
 def _mean(node: c.Formula, cells: Cells) -> tuple[str, int, float] | None:
     """How an existential operator is called, how many points its mean has at most, and its p."""
     tables, semantics = cells.tables, cells.semantics
-    match node:
+    operator = c.closed(node)
+    match operator:
         case c.Quantifier(False, axes):
             words = "exists " + ", ".join(a.name for a in axes)
             how, many = semantics.exists, math.prod(tables.size(a) for a in axes)
         case c.Aggregate(False, _, window, past) | c.Until(False, _, _, window, past):
-            until = isinstance(node, c.Until)
+            until = isinstance(operator, c.Until)
             words = ("S" if until else "O") if past else ("U" if until else "F")
             last = tables.horizon - 1 if window.high is None else window.high
             how = semantics.eventually
             many = min(last, tables.horizon - 1) - window.low + 1
-        case _:
+        case (
+            c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or()
+            | c.Implies() | c.Shift() | c.Quantifier() | c.Aggregate() | c.Until()
+        ):  # fmt: skip
             return None
+        case _:
+            assert_never(operator)
     if semantics.boolean or not isinstance(how, PMean) or math.isinf(how.p) or many < 2:
         return None
     return words, many, how.p

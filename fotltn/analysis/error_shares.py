@@ -103,15 +103,17 @@ def shared_cells(cells: Cells) -> tuple[Cells, Errors]:
     return replace(cells, prefix=outer(layers, count)), first
 
 
+_FOLDED = {TNorm.PRODUCT: ErrorMeasure.LOGARITHM, TNorm.LUKASIEWICZ: ErrorMeasure.SUM}
+
+
 def _errors(how: PMean | Fold, semantics: Semantics) -> Errors:
     match how:
-        case PMean(p) if p < math.inf:
-            return Errors(ErrorMeasure.MEAN, p)
-        case Fold() if semantics.conjunction is TNorm.PRODUCT:
-            return Errors(ErrorMeasure.LOGARITHM)
-        case Fold() if semantics.conjunction is TNorm.LUKASIEWICZ:
-            return Errors(ErrorMeasure.SUM)
-    return Errors(ErrorMeasure.WORST)
+        case PMean(p):
+            return Errors(ErrorMeasure.MEAN, p) if p < math.inf else Errors(ErrorMeasure.WORST)
+        case Fold():
+            return Errors(_FOLDED.get(semantics.conjunction, ErrorMeasure.WORST))
+        case _:
+            assert_never(how)
 
 
 class Erring(NamedTuple):

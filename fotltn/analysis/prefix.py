@@ -40,23 +40,16 @@ class Prefix:
     @property
     def rule(self) -> tuple[c.Formula, c.Formula] | None:
         """Antecedent and consequent, if the body is an implication."""
-        match self.body:
-            case c.Implies(left, right):
-                return left, right
-        return None
+        return (self.body.left, self.body.right) if isinstance(self.body, c.Implies) else None
 
 
 def prefix(formula: c.Formula) -> Prefix:
     """All ∀ and G (or H) that a formula begins with."""
     layers: list[Layer] = []
-    while True:
-        match formula:
-            case c.Quantifier(True, _, _, body) | c.Aggregate(True, body, _, _):
-                assert isinstance(formula, Layer)
-                layers.append(formula)
-                formula = body
-            case _:
-                return Prefix(tuple(layers), formula)
+    while isinstance(formula, Layer) and formula.universal:
+        layers.append(formula)
+        formula = formula.body if isinstance(formula, c.Quantifier) else formula.arg
+    return Prefix(tuple(layers), formula)
 
 
 def outer(every: Prefix, count: int) -> Prefix:

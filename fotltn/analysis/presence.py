@@ -9,6 +9,7 @@ the trace asks for nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from fotltn.analysis.axes import columns
 from fotltn.logic import core as c
 from fotltn.logic.span import HERE, Span, spans
 from fotltn.semantics.interpretation import Tables, Value
-from fotltn.tree import Node, children
+from fotltn.tree import children
 
 
 def present_where_used(
@@ -39,7 +40,7 @@ def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | No
     for node, read in spans(body).items():
         if not isinstance(node, c.Atom | c.Equal | c.Compare):
             continue
-        waiting: list[tuple[Node, bool]] = [(node, False)]
+        waiting: list[tuple[c.Atom | c.Equal | c.Compare | c.AnyTerm, bool]] = [(node, False)]
         while waiting:
             part, moves = waiting.pop()
             match part:
@@ -47,9 +48,14 @@ def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | No
                     moves = tables.table(name).shape[-1] > 1
                 case c.Apply(name):
                     moves = moves or tables.function(name).shape[-1] > 1
-                case c.Variable(axis, _, column) if moves:
-                    used.setdefault((axis, column), set()).update(read)
-            waiting += [(child, moves) for child in children(part)]
+                case c.Variable(axis, _, column):
+                    if moves:
+                        used.setdefault((axis, column), set()).update(read)
+                case c.Equal() | c.Compare() | c.Constant() | c.Number():
+                    pass
+                case _:
+                    assert_never(part)
+            waiting += [(n, moves) for n in children(part) if isinstance(n, c.AnyTerm)]
     return used
 
 

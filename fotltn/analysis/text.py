@@ -46,10 +46,9 @@ def text_of(formula: c.Formula) -> str:
 
 def is_iff(node: c.Formula) -> bool:
     """Whether a conjunction is `a <-> b`: both implications."""
-    match node:
-        case c.And(c.Implies(a, b), c.Implies(d, e)):
-            return (a, b) == (e, d)
-    return False
+    if not (isinstance(node, c.And) and isinstance(there := node.left, c.Implies)):
+        return False
+    return node.right == c.Implies(there.right, there.left)
 
 
 def kind_of(node: c.Formula) -> str:

@@ -13,16 +13,15 @@ from torch import Tensor
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.error_shares import Erring, ErrorMeasure, Errors, erring, shared_cells
+from fotltn.analysis.explain.pattern import outside_guards
 from fotltn.analysis.explain.site import Site
 from fotltn.analysis.prefix import prefix
 from fotltn.analysis.record import Record
 from fotltn.errors import DataError, listing
 from fotltn.format import NONE, count, degree, share
 from fotltn.logic import core as c
-from fotltn.logic.span import HERE, inside
 from fotltn.semantics.config import CRISP
 from fotltn.syntax.notebook import bar, table
-from fotltn.tree import children
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +201,10 @@ def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValu
     """
     site = Site(cells, cell)
     atoms = []
-    for atom, steps in dict.fromkeys(_atoms(cells.body)):
+    for atom, steps in outside_guards(cells.body):
         time = cell.time + steps
+        if not isinstance(atom, c.Atom):
+            continue
         if free_axes(atom) <= set(cells.axes) and 0 <= time < site.length:
             fact = site.fact(atom, {}, time)
             degree = site.degree(fact)
@@ -211,20 +212,6 @@ def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValu
             when = time if site.moves[atom] else None
             atoms.append(AtomValue(site.name(fact)[0], when, value))
     return tuple(atoms)
-
-
-def _atoms(body: c.Formula) -> Iterator[tuple[c.Atom, int]]:
-    """Atoms outside guards, each with its number of steps away."""
-    stack: list[tuple[c.Formula, int]] = [(body, 0)]
-    while stack:
-        node, steps = stack.pop()
-        if isinstance(node, c.Atom):
-            yield node, steps
-        far = inside(node, HERE).low if isinstance(node, c.Shift) else 0
-        below = [node.body] if isinstance(node, c.Quantifier) else children(node)
-        stack += [
-            (child, steps + (far or 0)) for child in reversed(below) if isinstance(child, c.Formula)
-        ]
 
 
 def _atom_text(atom: AtomValue) -> str:

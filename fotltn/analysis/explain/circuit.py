@@ -84,7 +84,9 @@ class Circuit:
             for node, axes in free_axes_of_all(site.cells.body).items()
             if isinstance(node, c.Formula)
         }
-        self._leaves = {leaf.node: _facts(leaf, site) for leaf in site.pattern.leaves}
+        self._leaves: dict[c.Formula, tuple[Array, Array, Array]] = {
+            leaf.node: _facts(leaf, site) for leaf in site.pattern.leaves
+        }
         self._made: dict[_Goal, int] = {}
         self._numbers = {CircuitGate(False, ()): FALSE, CircuitGate(True, ()): TRUE}
         self._facts: dict[Fact, int] = {}

@@ -9,7 +9,7 @@ import torch
 
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.gradients import Influence, influence
-from fotltn.analysis.explain.repairs import EFFORT, Repair, repair
+from fotltn.analysis.explain.repairs import Repair, repair
 from fotltn.analysis.explain.site import Fact, Site
 from fotltn.analysis.explain.tree import ValueNode, explain
 from fotltn.analysis.record import Record
@@ -104,9 +104,6 @@ def why(
     *,
     top: int = 10,
     fixed: Collection[str] = (),
-    width: int = 3,
-    limit: int = 300,
-    effort: int = EFFORT,
 ) -> Explanation:
     """Why a rule has its value at a cell, and what would change it.
 
@@ -115,15 +112,12 @@ def why(
         cell: where.
         top: how many influential facts are given.
         fixed: predicates whose facts do not change: they are neither influential nor flipped.
-        width: how many instances of a quantifier, or points in time, the tree shows.
-        limit: how many nodes it has at most.
-        effort: how long to search for the smallest repair.
 
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
     """
     site = Site(cells, cell)
-    tree = explain(site, width=width, limit=limit)
+    tree = explain(site)
     return Explanation(
         cells,
         cell,
@@ -132,7 +126,7 @@ def why(
         tree,
         timelines(site, tree),
         influence(site, top=top, fixed=fixed),
-        repair(site, fixed=fixed, effort=effort),
+        repair(site, fixed=fixed),
     )
 
 

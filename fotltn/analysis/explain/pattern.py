@@ -14,8 +14,10 @@ from functools import lru_cache
 from fotltn.algebra.expr import free_axes_of_all
 from fotltn.analysis.text import text_of
 from fotltn.logic import core as c
-from fotltn.logic.span import Span, operands
+from fotltn.logic.span import HERE, Span, inside, operands
 from fotltn.tree import children, parts, postorder, transform
+
+AnyLeaf = c.Atom | c.Equal | c.Compare | c.Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class BodyLeaf:
         axes: the axes of both, which are bound inside the body.
     """
 
-    node: c.Formula
+    node: AnyLeaf
     name: str
     guard: str
     axes: tuple[c.Axis, ...]
@@ -79,7 +81,7 @@ def pattern(body: c.Formula, outer: tuple[c.Axis, ...]) -> Pattern:
         return node
 
     for node in postorder(body):
-        if isinstance(node, c.Atom | c.Equal | c.Compare | c.Edge):
+        if isinstance(node, AnyLeaf):
             name = f"{text_of(node)} ({len(leaves)})"
             inner = tuple(a for a in axes if a in free[node])
             leaves.append(BodyLeaf(node, name, f"guard {name}", inner))
@@ -93,7 +95,7 @@ def pattern(body: c.Formula, outer: tuple[c.Axis, ...]) -> Pattern:
         elif isinstance(node, c.Formula):
             below = [forms[n] for n in children(node) if isinstance(n, c.Formula)]
             forms[node] = replaced(node, below)
-    outside = list(_outside_guards(body))
+    outside = dict.fromkeys(node for node, _ in outside_guards(body))
     guards = {
         node: form.guard
         for node in outside
@@ -110,18 +112,22 @@ def replaced(node: c.Core, inner: Sequence[c.Formula]) -> c.Formula:
     return made
 
 
-def _outside_guards(body: c.Formula) -> Iterator[c.Formula]:
-    """Each distinct part of a body once, without those that are inside guards only."""
-    seen: set[c.Formula] = {body}
-    stack = [body]
+def outside_guards(body: c.Formula) -> Iterator[tuple[c.Formula, int]]:
+    """The parts of a body as they are written, each with how many steps X and Y move it.
+
+    Parts that are inside guards only are left out, and what is written twice is given once.
+    """
+    seen: set[tuple[c.Formula, int]] = set()
+    stack: list[tuple[c.Formula, int]] = [(body, 0)]
     while stack:
-        node = stack.pop()
-        yield node
-        below = [node.body] if isinstance(node, c.Quantifier) else children(node)
-        for child in below:
-            if isinstance(child, c.Formula) and child not in seen:
-                seen.add(child)
-                stack.append(child)
+        node, steps = stack.pop()
+        if (node, steps) not in seen:
+            seen.add((node, steps))
+            yield node, steps
+            far = (inside(node, HERE).low or 0) if isinstance(node, c.Shift) else 0
+            below = [node.body] if isinstance(node, c.Quantifier) else children(node)
+            moved = [(child, steps + far) for child in below if isinstance(child, c.Formula)]
+            stack += reversed(moved)
 
 
 def clipped(span: Span, length: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -142,15 +142,17 @@ class Site:
                 end = 0 if past else self.length - 1
                 truth = torch.arange(self.first, self.last + 1, device=self._device) == end
                 return LeafTable(truth.to(tables.dtype), truth, None)
-        graded = replace(STABLE_PRODUCT, equality_scale=semantics.equality_scale)
-        value, truth = (
-            self._in_full(self._here(found, leaf.axes, self.first, self.last), leaf.axes)
-            for found in (
-                evaluate_core(node, self._tables, graded, engine=False),
-                evaluate_core(node, self._tables, CRISP),
-            )
-        )
-        return LeafTable(value, truth, None)
+            case c.Equal() | c.Compare():
+                graded = replace(STABLE_PRODUCT, equality_scale=semantics.equality_scale)
+                degree = evaluate_core(node, self._tables, graded, engine=False)
+                holds = evaluate_core(node, self._tables, CRISP)
+                value, truth = (
+                    self._in_full(self._here(u, leaf.axes, self.first, self.last), leaf.axes)
+                    for u in (degree, holds)
+                )
+                return LeafTable(value, truth, None)
+            case _:
+                assert_never(node)
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -271,7 +273,7 @@ def _sorted(table: SparseTable) -> tuple[Tensor, Tensor]:
 def _moves(body: c.Formula, tables: Tables) -> dict[c.Core, bool]:
     moves: dict[c.Core, bool] = {}
 
-    def visit(node: c.Core, below: list[bool]) -> bool:
+    def visit(node: c.AnyTerm | c.AnyFormula, below: list[bool]) -> bool:
         match node:
             case c.Atom(name):
                 moves[node] = tables.table(name).shape[-1] > 1 or any(below)
@@ -279,8 +281,13 @@ def _moves(body: c.Formula, tables: Tables) -> dict[c.Core, bool]:
                 moves[node] = tables.function(name).shape[-1] > 1 or any(below)
             case c.Edge() | c.Shift() | c.Aggregate() | c.Until():
                 moves[node] = True
-            case _:
+            case (
+                c.Variable() | c.Constant() | c.Number() | c.Truth() | c.Equal() | c.Compare()
+                | c.Not() | c.And() | c.Or() | c.Implies() | c.Quantifier()
+            ):  # fmt: skip
                 moves[node] = any(below)
+            case _:
+                assert_never(node)
         return moves[node]
 
     fold(body, visit)
