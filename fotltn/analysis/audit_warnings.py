@@ -154,8 +154,8 @@ def _average(node: c.Formula, cells: Cells) -> tuple[int, float]:
     always = c.Aggregate(True, node, c.Window(), past=False)
     apart = replace(cells, prefix=Prefix((always,), node), free=free)
     count, total = 0, 0.0
-    for block, degrees, _, truth in erring(apart, Errors(ErrorMeasure.MEAN)):
-        true = truth & (block.weight > 0)  # inside the trace
+    for block in erring(apart, Errors(ErrorMeasure.MEAN)):
+        true = block.values["truth"] & (block.weight > 0)  # inside the trace
         count += int(true.sum())
-        total += float((degrees * true).sum())
+        total += float((block.values["degree"] * true).sum())
     return count, total / count if count else 0.0

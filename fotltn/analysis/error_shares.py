@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -116,22 +116,12 @@ def _errors(how: PMean | Fold, semantics: Semantics) -> Errors:
             assert_never(how)
 
 
-class Erring(NamedTuple):
-    """Some cells: the block, and in full the degree, error, and truth of the body at each.
-
-    Errors are weighed; of a cell that is not in the mean they are 0. `truth` is two-valued.
-    """
-
-    block: CellBlock
-    degree: Tensor
-    error: Tensor
-    truth: Tensor
-
-
 def erring(
     cells: Cells, errors: Errors, others: Mapping[str, c.Formula] | None = None
-) -> Iterator[Erring]:
-    """The errors of the body at all cells, some at a time.
+) -> Iterator[CellBlock]:
+    """The body at all cells, some at a time: its `degree`, `error` and `truth`, laid out in full.
+
+    Errors are weighed; of a cell that is not in the mean they are 0. The truth is two-valued.
 
     Args:
         cells: the cells.
@@ -141,6 +131,7 @@ def erring(
     count = errors.measure in (ErrorMeasure.LOGARITHM, ErrorMeasure.SUM)
     formulas = {"body": cells.body, **(others or {})}
     for block in cells.blocks(formulas, truths={"truth": cells.body}, count=count):
-        degree = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
-        error = errors.of(degree, block.weight.expand(block.shape))
-        yield Erring(block, degree, error, block.values["truth"].expand(block.shape))
+        full = {name: u.expand(block.shape) for name, u in block.values.items()}
+        full["degree"] = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
+        full["error"] = errors.of(full["degree"], block.weight.expand(block.shape))
+        yield block._replace(values=full)

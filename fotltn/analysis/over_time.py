@@ -199,10 +199,12 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
     truth = torch.empty(shape, dtype=torch.uint8)
     sums = torch.zeros(shape[:-1], dtype=torch.float64)
     _, errors = shared_cells(cells)
-    for block, degree_of_body, error, true in erring(cells, errors):
+    for block in erring(cells, errors):
         here = (slice(None), slice(block.start, block.stop)) if cells.axes else (slice(None),)
-        counts = block.counts.expand(block.shape)[..., : cells.columns]
-        body, true, error = (u[..., : cells.columns] for u in (degree_of_body, true, error))
+        counts, body, true, error = (
+            u.expand(block.shape)[..., : cells.columns]
+            for u in (block.counts, *(block.values[n] for n in ("degree", "truth", "error")))
+        )
         error = torch.where(counts, error, 0.0)
         values[here] = torch.where(counts, body, math.nan).float().cpu()
         truth[here] = torch.where(counts, true.to(torch.uint8), NO_TRUTH).to(torch.uint8).cpu()

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.cells import Cell, Cells
-from fotltn.analysis.error_shares import Erring, ErrorMeasure, Errors, erring, shared_cells
+from fotltn.analysis.error_shares import ErrorMeasure, Errors, erring, shared_cells
+from fotltn.analysis.evaluate_cells import CellBlock
 from fotltn.analysis.explain.pattern import outside_guards
 from fotltn.analysis.explain.site import Site
 from fotltn.analysis.prefix import prefix
@@ -152,8 +153,8 @@ def violations(cells: Cells, top: int = 10) -> Violations:
     cells, errors = shared_cells(cells)
     rule = dict(zip(("antecedent", "consequent"), cells.prefix.rule or (), strict=False))
     best = _Best(top)
-    for part in erring(cells, errors, rule):
-        best.add(part)
+    for block in erring(cells, errors, rule):
+        best.add(block)
     worst = tuple(
         Violation(
             cells.binding(one.cell),
@@ -238,9 +239,9 @@ class _Best:
         self.total = self.largest = 0.0
         self.ties = self.count = self.violated = self.weak = self.absent = 0
 
-    def add(self, part: Erring) -> None:
+    def add(self, block: CellBlock) -> None:
         """Take in some cells."""
-        block, degree, error, truth = part
+        degree, error, truth = (block.values[n] for n in ("degree", "error", "truth"))
         counts = block.counts.expand(block.shape)
         wrong, weak = counts & ~truth, counts & (degree < 1)
         self.count += int(counts.sum())
@@ -253,14 +254,13 @@ class _Best:
             self.largest, self.ties = largest, 0
         if largest == self.largest:
             self.ties += int((error == largest).sum())
-        values = {name: u.expand(block.shape) for name, u in block.values.items()}
         for violated, chosen in ((True, wrong), (False, weak & truth)):
             listed = self.kinds[violated]
             for place in _largest(error, chosen, self.top):
                 trace, *numbers, time = place
                 if numbers:
                     numbers[0] += block.start
-                here = {name: float(u[place]) for name, u in values.items()}
+                here = {name: float(u[place]) for name, u in block.values.items()}
                 cell = Cell(trace, tuple(numbers), time)
                 listed.append(_Listed(violated, float(error[place]), cell, here))
             listed.sort(
