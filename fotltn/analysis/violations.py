@@ -167,7 +167,7 @@ def violations(cells: Cells, top: int = 10) -> Violations:
             one.values.get("consequent"),
             atoms_at(cells, one.cell, crisp=crisp),
         )
-        for one in best.listed()
+        for one in best.worst
     )
     words = errors.words(cells.prefix, cells.tables.batch, prefix(cells.body).layers != ())
     numbers = (best.count, best.violated, best.weak, best.absent)
@@ -229,13 +229,17 @@ class _Listed(NamedTuple):
     cell: Cell
     values: dict[str, float]
 
+    def rank(self) -> tuple[object, ...]:
+        """Violations first, then what is weak; of each the largest errors, then by place."""
+        return not self.violated, -self.error, self.cell.trace, self.cell.time, self.cell.numbers
+
 
 class _Best:
     """The cells with the largest errors so far, and the sum of all."""
 
     def __init__(self, top: int) -> None:
         self.top = top
-        self.kinds: dict[bool, list[_Listed]] = {True: [], False: []}
+        self.worst: list[_Listed] = []
         self.total = self.largest = 0.0
         self.ties = self.count = self.violated = self.weak = self.absent = 0
 
@@ -255,22 +259,15 @@ class _Best:
         if largest == self.largest:
             self.ties += int((error == largest).sum())
         for violated, chosen in ((True, wrong), (False, weak & truth)):
-            listed = self.kinds[violated]
             for place in _largest(error, chosen, self.top):
                 trace, *numbers, time = place
                 if numbers:
                     numbers[0] += block.start
                 here = {name: float(u[place]) for name, u in block.values.items()}
                 cell = Cell(trace, tuple(numbers), time)
-                listed.append(_Listed(violated, float(error[place]), cell, here))
-            listed.sort(
-                key=lambda one: (-one.error, one.cell.trace, one.cell.time, one.cell.numbers)
-            )
-            del listed[self.top :]
-
-    def listed(self) -> list[_Listed]:
-        """Violations first, then what is weak."""
-        return (self.kinds[True] + self.kinds[False])[: self.top]
+                self.worst.append(_Listed(violated, float(error[place]), cell, here))
+        self.worst.sort(key=_Listed.rank)
+        del self.worst[self.top :]
 
     def share(self, error: float, errors: Errors) -> float:
         """The share of one error in all."""
