@@ -6,13 +6,14 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, KnowledgeBase, Worlds
 from fotltn.analysis.audit_warnings import findings
 from fotltn.analysis.cells import Cells, cells_of
-from fotltn.analysis.counts import count
+from fotltn.analysis.counts import count, measures
 from fotltn.analysis.evaluate_cells import degrees_of, rounded, used_predicates
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.prefix import prefix, rebuild
@@ -104,17 +105,15 @@ def audit(
 def _counted(cells: Cells) -> CrispAudit:
     """An axiom in two-valued logic, counted over its cells."""
     counts, _ = count(cells)
-    total, absent, support, held, truncated, base_cells, base_true = (
-        int(getattr(counts, field.name).sum()) for field in fields(counts)
+    total, absent, support, held, truncated, *base = (
+        getattr(counts, field.name).sum() for field in fields(counts)
     )
-    every = CrispAudit(total, support - held, truncated, absent)
+    every = CrispAudit(int(total), int(support - held), int(truncated), int(absent))
     if cells.prefix.rule is None:
         return every
+    ratios = [None if np.isnan(u) else float(u) for u in measures(support, held, *base)]
     return replace(
-        every,
-        support=support,
-        confidence=held / support if support else None,
-        base_rate=base_true / base_cells if base_cells else None,
+        every, support=int(support), confidence=ratios[0], base_rate=ratios[1], lift=ratios[2]
     )
 
 

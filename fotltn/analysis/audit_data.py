@@ -43,6 +43,7 @@ class CrispAudit(Record):
         support: cells where the antecedent is true; None if the axiom is no implication.
         confidence: the share of these cells where the consequent is true, too; None without any.
         base_rate: the share of true consequents, over what the consequent depends on.
+        lift: how much likelier the consequent is where the antecedent is true.
     """
 
     cells: int
@@ -52,6 +53,7 @@ class CrispAudit(Record):
     support: int | None = None
     confidence: float | None = None
     base_rate: float | None = None
+    lift: float | None = None
 
     KEYS = (
         "cells", "holds", "violations", "violation_rate", "truncated", "absent", "support",
@@ -74,13 +76,6 @@ class CrispAudit(Record):
         if self.support is None:
             return None
         return self.support / self.cells if self.cells else 0.0
-
-    @property
-    def lift(self) -> float | None:
-        """How much likelier the consequent is where the antecedent is true."""
-        if self.confidence is None or not self.base_rate:
-            return None
-        return self.confidence / self.base_rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,21 @@ class Counts:
     base_true: ByTrace
 
 
+def measures(
+    support: ByTrace, held: ByTrace, base_cells: ByTrace, base_true: ByTrace
+) -> tuple[ByTrace, ByTrace, ByTrace]:
+    """Confidence, base rate and lift of a rule, from sums of counts; NaN where there is none."""
+    confidence, base_rate = ratio(held, support), ratio(base_true, base_cells)
+    return confidence, base_rate, ratio(confidence, base_rate)
+
+
+def ratio(above: ByTrace, below: ByTrace) -> ByTrace:
+    """A quotient, NaN where it has none."""
+    quotient: ByTrace = np.full(np.broadcast(above, below).shape, np.nan)
+    np.divide(above, below, out=quotient, where=np.asarray(below) > 0)
+    return quotient
+
+
 def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     """Count all cells; and those from which the consequent looks at points of the trace alone.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fotltn.analysis.cells import cells_of
-from fotltn.analysis.counts import ByTrace, Counts, count
+from fotltn.analysis.counts import ByTrace, Counts, count, measures
 from fotltn.analysis.record import Record
 from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedAxiom
@@ -151,18 +151,11 @@ def _strength(counts: Counts, traces: Any, draws: Draws, implication: bool) -> S
     kinds = (counts.support, counts.held, counts.base_cells, counts.base_true)
     by_trace = np.stack(kinds)[:, traces]
 
-    def measures(sums: ByTrace) -> tuple[ByTrace, ByTrace, ByTrace]:
-        support, held, cells, true = sums
-        confidence = ratio(held, support)
-        if not implication:
-            nothing = np.full_like(confidence, np.nan)
-            return confidence, nothing, nothing
-        base = ratio(true, cells)
-        return confidence, base, ratio(confidence, base)
-
     sums = by_trace.sum(axis=1)
-    drawn = measures(draws.sums(by_trace.T).T)
-    estimates = [estimate(*pair) for pair in zip(measures(sums), drawn, strict=True)]
+    drawn = measures(*draws.sums(by_trace.T).T)
+    estimates = [estimate(*pair) for pair in zip(measures(*sums), drawn, strict=True)]
+    if not implication:
+        estimates[1:] = [Estimate(None)] * 2
     return Strength(float(sums[0]), int((by_trace[0] > 0).sum()), *estimates)
 
 
@@ -209,10 +202,3 @@ def estimate(number: ByTrace | float, drawn: ByTrace) -> Estimate:
         return Estimate(value)
     low, high = np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, float(low), float(high))
-
-
-def ratio(above: ByTrace, below: ByTrace) -> ByTrace:
-    """A quotient, NaN where it has none."""
-    quotient: ByTrace = np.full(np.broadcast(above, below).shape, np.nan)
-    np.divide(above, below, out=quotient, where=np.asarray(below) > 0)
-    return quotient

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fotltn import DataError, check
-from fotltn.analysis.rules import Draws, estimate, ratio, rules
+from fotltn.analysis.counts import ratio
+from fotltn.analysis.rules import Draws, estimate, rules
 from fotltn.logic.check import check_formula
 from fotltn.logic.span import reach
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
