@@ -77,9 +77,7 @@ def pr_auc(truth: Any, score: Any) -> Metric:
     >>> pr_auc([1, 1], [0.9, 0.8]).reason
     'all 2 facts are true'
     """
-    from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
-
-    return _ranking(truth, score, average_precision_score)
+    return _ranking(truth, score, _average_precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +100,34 @@ def pr_curve(truth: Any, score: Any) -> Curve:
     labels, scores = _pair(truth, score)
     if (missing := _one_class(labels)) is not None:
         raise DataError(f"there is no curve of precision and recall: {missing}")
-    from sklearn.metrics import precision_recall_curve
-
-    precision, recall, _ = precision_recall_curve(labels, scores)
-    return Curve(tuple(map(float, recall)), tuple(map(float, precision)))
+    hits, chosen = _cuts(labels, scores)
+    recall, precision = hits[::-1] / hits[-1], hits[::-1] / chosen[::-1]
+    return Curve((*recall.tolist(), 0.0), (*precision.tolist(), 1.0))
 
 
 def roc_auc(truth: Any, score: Any) -> Metric:
     """How probable it is that a true fact scores above a false one; a tie counts half."""
-    from sklearn.metrics import roc_auc_score
+    return _ranking(truth, score, _rank_of_true_facts)
 
-    return _ranking(truth, score, roc_auc_score)
+
+def _cuts(labels: Array, scores: Array) -> tuple[Array, Array]:
+    """How many true facts, and how many facts, score at least as high as each score, from above."""
+    order = np.argsort(-scores, kind="stable")
+    hits, ranked = np.cumsum(labels[order]), scores[order]
+    last = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(order) - 1)
+    return hits[last].astype(np.float64), (last + 1).astype(np.float64)
+
+
+def _average_precision(labels: Array, scores: Array) -> float:
+    hits, chosen = _cuts(labels, scores)
+    return float(np.sum(np.diff(hits, prepend=0) * hits / chosen) / hits[-1])
+
+
+def _rank_of_true_facts(labels: Array, scores: Array) -> float:
+    hits, chosen = _cuts(labels, scores)
+    misses = chosen - hits
+    area = np.sum(np.diff(misses, prepend=0) * (hits + np.append(0, hits[:-1])) / 2)
+    return float(area / (hits[-1] * misses[-1]))
 
 
 def _ranking(truth: Any, score: Any, measure: Callable[[Array, Array], float]) -> Metric:
