@@ -8,7 +8,7 @@ hundred thousand deep is compared, hashed and walked like any other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound="Node")
@@ -62,13 +62,13 @@ def parts(node: Node) -> tuple[Any, ...]:
 
 def children(node: Node) -> list[Node]:
     """The nodes directly below a node, in field order; tuples are opened."""
-    found: list[Node] = []
+    below: list[Node] = []
     for part in parts(node):
         if isinstance(part, Node):
-            found.append(part)
+            below.append(part)
         elif isinstance(part, tuple):
-            found.extend(item for item in part if isinstance(item, Node))
-    return found
+            below.extend(item for item in part if isinstance(item, Node))
+    return below
 
 
 def postorder(*roots: N) -> Iterator[N]:
@@ -106,21 +106,21 @@ def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
 
 def transform(root: N, rule: Callable[[Any], Any]) -> N:
     """Rebuild bottom-up: `rule(node)` sees a node whose children are rebuilt already."""
-    results: dict[Node, Node] = {}
-    for node in postorder(root):
-        inner: Any = node
-        if any(results[child] is not child for child in children(node)):
-            inner = type(node)(*(_replaced(part, results) for part in parts(node)))
-        results[node] = rule(inner)
-    return results[root]  # type: ignore[return-value]
+    return fold(root, lambda node, below: rule(rebuilt(node, below)))  # type: ignore[no-any-return]
 
 
-def _replaced(part: Any, results: dict[Node, Node]) -> Any:
-    if isinstance(part, Node):
-        return results[part]
-    if isinstance(part, tuple):
-        return tuple(results[item] if isinstance(item, Node) else item for item in part)
-    return part
+def rebuilt(node: N, below: Sequence[Node]) -> N:
+    """The same kind of node over other children, which are in the order of `children`."""
+    if all(new is old for new, old in zip(below, children(node), strict=True)):
+        return node
+    rest = iter(below)
+
+    def renewed(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(next(rest) if isinstance(item, Node) else item for item in part)
+        return next(rest) if isinstance(part, Node) else part
+
+    return type(node)(*map(renewed, parts(node)))
 
 
 def events(root: Node) -> Iterator[tuple[bool, Any]]:

@@ -13,7 +13,7 @@ import pytest
 
 from fotltn.errors import DataError, shown
 from fotltn.learn.store import read_folder
-from fotltn.monitor.steps import Line, read_line
+from fotltn.monitor.steps import InputLine, read_line
 from fotltn.project.train import check_target
 from fotltn.strict_json import MAX_DIGITS, JsonError, read_json
 from reproduction.paper.sweep import done
@@ -108,14 +108,14 @@ def test_nothing_else_in_the_package_reads_json():
 @pytest.mark.reliability
 def test_a_step_with_a_key_twice_is_refused():
     with pytest.raises(DataError, match=r"steps:3:1: error: this is no JSON: the key 'facts' is"):
-        read_line(Line("steps", 3, TWICE))
+        read_line(InputLine("steps", 3, TWICE))
 
 
 @pytest.mark.reliability
 def test_a_step_with_an_endless_number_is_refused():
     text = f'{{"facts": [["Stop", "ego", {"1" * 4301}]]}}'
     with pytest.raises(DataError, match="this is no JSON: a number has 4,301 digits"):
-        read_line(Line("steps", 1, text))
+        read_line(InputLine("steps", 1, text))
 
 
 @pytest.mark.reliability

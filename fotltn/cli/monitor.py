@@ -21,8 +21,8 @@ from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
     from fotltn.monitor.monitor import Monitor
-    from fotltn.monitor.states import State, States, Value
-    from fotltn.monitor.steps import Line, Step
+    from fotltn.monitor.steps import InputLine, TraceStep
+    from fotltn.monitor.verdicts import State, States, ValueBounds
 
 #: The exit status if an axiom is violated at the end.
 VIOLATED = 3
@@ -120,7 +120,7 @@ def monitor(
 # --- input -----------------------------------------------------------------------------------
 
 
-def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[Line]]:
+def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[InputLine]]:
     """The lines of the input, as many at a time as are there."""
     if source is None:
         yield from _lines(sys.stdin.buffer, "<stdin>")
@@ -146,9 +146,9 @@ def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[Line]]:
         yield batch
 
 
-def _lines(file: IO[bytes], name: str) -> Iterator[list[Line]]:
+def _lines(file: IO[bytes], name: str) -> Iterator[list[InputLine]]:
     """Whole lines that are not empty, with their numbers."""
-    from fotltn.monitor.steps import Line
+    from fotltn.monitor.steps import InputLine
 
     left, count = b"", 0
     while True:
@@ -164,7 +164,7 @@ def _lines(file: IO[bytes], name: str) -> Iterator[list[Line]]:
             except UnicodeDecodeError:
                 raise DataError(f"{name}:{count}: this is no UTF-8 text") from None
             if text.strip():
-                found.append(Line(name, count, text))
+                found.append(InputLine(name, count, text))
         if len(left) > _MOST_BYTES:
             raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
         if found:
@@ -173,11 +173,11 @@ def _lines(file: IO[bytes], name: str) -> Iterator[list[Line]]:
             return
 
 
-def _parsed(lines: list[Line]) -> tuple[list[Step], DataError | None]:
+def _parsed(lines: list[InputLine]) -> tuple[list[TraceStep], DataError | None]:
     """The steps of lines up to the first that is none, and what is wrong with that."""
     from fotltn.monitor.steps import read_line
 
-    found: list[Step] = []
+    found: list[TraceStep] = []
     for line in lines:
         try:
             found.append(read_line(line))
@@ -186,7 +186,7 @@ def _parsed(lines: list[Line]) -> tuple[list[Step], DataError | None]:
     return found, None
 
 
-def _first(batches: Iterator[list[Line]]) -> tuple[Line | None, list[Line]]:
+def _first(batches: Iterator[list[InputLine]]) -> tuple[InputLine | None, list[InputLine]]:
     """The first line, and what came with it."""
     batch = next(batches, [])
     return (batch[0], batch[1:]) if batch else (None, [])
@@ -215,7 +215,7 @@ class _Printer:
         self.every = every or (1 if as_json else None)
         self.told: dict[str, str] = {}
 
-    def run(self, steps: list[Step], error: DataError | None = None) -> None:
+    def run(self, steps: list[TraceStep], error: DataError | None = None) -> None:
         """Go on, and stop where states are to be printed with their values.
 
         Raises:
@@ -276,18 +276,20 @@ class _Printer:
         say(f"{states.step + 1:,} step{'s' * (states.step > 0)}:")
         show(table)
 
-    def _json(self, head: dict[str, object], states: States, values: dict[str, Value]) -> None:
+    def _json(
+        self, head: dict[str, object], states: States, values: dict[str, ValueBounds]
+    ) -> None:
         shown = [{**s.as_dict(), **_value(s, values)} for s in states]
         emit_json({**head, "axioms": shown}, indent=None)
 
 
-def _numbers(value: Value | None) -> list[str]:
+def _numbers(value: ValueBounds | None) -> list[str]:
     if value is None:
         return [NONE] * 3
     return [degree(value.now), degree(value.low), degree(value.high)]
 
 
-def _value(state: State, values: dict[str, Value]) -> dict[str, object]:
+def _value(state: State, values: dict[str, ValueBounds]) -> dict[str, object]:
     value = values.get(state.axiom)
     if value is None:
         return {}

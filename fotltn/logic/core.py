@@ -206,6 +206,8 @@ AnyFormula = (
     | Aggregate | Until
 )  # fmt: skip
 
+AnyNode = AnyTerm | AnyFormula
+
 
 def closed(node: Formula) -> AnyFormula:
     """The same formula as one of the kinds that there are, so that a match can be exhaustive."""

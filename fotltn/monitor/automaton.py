@@ -8,14 +8,29 @@ points, which go on with the trace, so that they may well have the future beneat
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from fotltn.monitor.promises import FALSE, TRUE, Function, Promise, join, meet, only, replaced
-from fotltn.monitor.skeleton import Op, Skeleton, left_over
+from fotltn.errors import LimitError
+from fotltn.logic import core as c
+from fotltn.monitor.compile import Skeleton, letter, static
+from fotltn.monitor.obligations import (
+    ENDLESS,
+    FALSE,
+    TRUE,
+    Function,
+    Promise,
+    join,
+    meet,
+    only,
+    replaced,
+)
+from fotltn.tree import children, postorder
+
+_MOST_MEMORY = 256  # values of the past that an automaton may keep
 
 
-class State(NamedTuple):
-    """What an automaton knows of the past.
+class Progress(NamedTuple):
+    """The state of an automaton: what it knows of the past.
 
     Args:
         statics: the truth of what does not change, as bits.
@@ -53,118 +68,145 @@ def _either(a: _Pair, b: _Pair) -> _Pair:
 
 
 class Automaton:
-    """States and transitions of a skeleton, computed one at a time."""
+    """States and transitions of a skeleton, computed one at a time.
+
+    Attributes:
+        nodes: the parts of its formula, operands first, with the numbers of these.
+        atoms: for each letter (True) or static part (False), its place.
+        memory: the parts of the past whose values are kept, by number and the window that is left.
+    """
 
     def __init__(self, skeleton: Skeleton) -> None:
-        """No state is known before it is asked for."""
+        """No state is known before it is asked for.
+
+        Raises:
+            LimitError: it would keep too much of the past.
+        """
         self.skeleton = skeleton
+        numbers: dict[c.Core, int] = {}
+        self.nodes: list[tuple[c.Formula, list[int]]] = []
+        self.memory: dict[tuple[int, int, int], int] = {}
+        for number, node in enumerate(postorder(skeleton.formula)):
+            numbers[node] = number
+            self.nodes.append((node, [numbers[child] for child in children(node)]))  # type: ignore[index]
+            for window in _windows_kept(node):
+                self.memory[number, *window] = len(self.memory)
+            if len(self.memory) > _MOST_MEMORY:
+                raise LimitError(f"it keeps more than {_MOST_MEMORY} values of the past")
+        self.atoms = {letter(n): (True, n) for n in range(len(skeleton.letters))}
+        self.atoms |= {static(n): (False, n) for n in range(len(skeleton.statics))}
 
-    def start(self, statics: int) -> State:
+    def start(self, statics: int) -> Progress:
         """The state before the first step."""
-        memory = tuple(TRUE if weak else FALSE for weak in self.skeleton.memory)
-        return State(statics, False, False, FALSE, memory)
+        return Progress(statics, False, False, FALSE, tuple(map(self._at_first, self.memory)))
 
-    def next(self, state: State, letter: int | bool) -> State:
+    def _at_first(self, place: tuple[int, int, int]) -> Function:
+        match self.nodes[place[0]][0]:
+            case c.Shift(_, _, _, true) | c.Until(true):
+                return TRUE if true else FALSE
+        raise AssertionError(place)
+
+    def next(self, state: Progress, letter: int | bool) -> Progress:
         """The state after a step, whose letters are true where `letter` has a bit.
 
         With `True`, all that is asked of letters is so, a letter and its negation alike; with
         `False`, nothing is. No step leads to a state that ends better, or worse.
         """
-        step = _Step(self.skeleton, state, letter)
-        here = step.progress(state.rest) if state.started else step.values[-1]
-        memory = tuple(pair.rest for pair in step.kept())
-        return State(state.statics, True, here.end, here.rest, memory)
+        point = _Point(self, state, letter)
+        here = point.progress(state.rest) if state.started else point.values[-1]
+        return Progress(state.statics, True, here.end, here.rest, point.remembered())
 
 
-class _Step:
-    """The values of all operators at one point."""
+class _Point:
+    """The values of all parts at one point."""
 
-    def __init__(self, skeleton: Skeleton, state: State, letter: int | bool) -> None:
-        self.skeleton, self.state, self.letter = skeleton, state, letter
+    def __init__(self, automaton: Automaton, state: Progress, letter: int | bool) -> None:
+        self.automaton, self.state, self.letter = automaton, state, letter
         self.values: list[_Pair] = []
         # What is kept may be about the present's operands, which come before their operator, so
         # that it is brought up to date when an operator first asks for it.
         self.old: dict[int, _Pair] = {}
-        for number, op in enumerate(skeleton.ops):
-            self.values.append(self._value(number, op))
+        for number, (node, args) in enumerate(automaton.nodes):
+            self.values.append(self._value(number, c.closed(node), args))
 
     def progress(self, function: Function) -> _Pair:
         """What was promised for this point, at this point."""
         if function == TRUE or not function:
             return _constant(bool(function))
-        known = {p: self._kept_promise(p) for term in function for p in term}
+        known = {p: self._promised(p) for term in function for p in term}
         end = any(all(known[p].end for p in term) for term in function)
         return _Pair(end, replaced(function, lambda p: known[p].rest))
 
-    def kept(self) -> list[_Pair]:
+    def remembered(self) -> tuple[Function, ...]:
         """What is to be kept for the next step, in the order of the memory."""
-        found: dict[int, _Pair] = {}
-        for number, op in enumerate(self.skeleton.ops):
-            for (low, high), place in (op.memory or {}).items():
-                if op.kind == "since":
-                    found[place] = self._since(number, low, high)
-                else:
-                    found[place] = self.values[op.args[0]] if low == 0 else self._old(place - 1)
-        return [found[place] for place in range(len(self.skeleton.memory))]
+        rests = []
+        for (number, low, high), place in self.automaton.memory.items():
+            node, args = self.automaton.nodes[number]
+            if isinstance(node, c.Until):
+                pair = self._until(number, low, high)
+            else:
+                pair = self.values[args[0]] if low == 0 else self._old(place - 1)
+            rests.append(pair.rest)
+        return tuple(rests)
 
-    def _value(self, number: int, op: Op) -> _Pair:
-        match op.kind:
-            case "letter" if isinstance(self.letter, bool):
-                return _constant(self.letter)
-            case "letter":
-                return _constant(bool(self.letter >> op.args[0] & 1) == op.flag)
-            case "static":
-                return _constant(bool(self.state.statics >> op.args[0] & 1) == op.flag)
-            case "constant":
-                return _constant(op.flag)
-            case "first":
-                return _constant(self.state.started != op.flag)
-            case "last":
-                return _Pair(op.flag, FALSE if op.flag else TRUE)
-            case "and":
-                return _both(self.values[op.args[0]], self.values[op.args[1]])
-            case "or":
-                return _either(self.values[op.args[0]], self.values[op.args[1]])
-            case "next":
-                return _Pair(op.flag, only(Promise(number, op.low - 1, op.low - 1, 0)))
-            case "until":
-                return self._until(number, op.low, op.high)
-            case "prev":
-                assert op.memory is not None
-                return self._old(op.memory[op.low - 1, op.low - 1])
-            case "since":
-                return self._since(number, op.low, op.high)
-        raise AssertionError(op)
+    def _value(self, number: int, node: c.AnyFormula, args: list[int]) -> _Pair:
+        match node:
+            case c.Truth(value):
+                return _constant(value)
+            case c.Edge(True):
+                return _constant(not self.state.started)
+            case c.Edge():
+                return _Pair(True, FALSE)
+            case c.Atom():
+                is_letter, place = self.automaton.atoms[node]
+                if is_letter and isinstance(self.letter, bool):
+                    return _constant(self.letter)
+                bits = self.letter if is_letter else self.state.statics
+                return _constant(bool(bits >> place & 1))
+            case c.Not(arg):  # of an atom or an end
+                if isinstance(self.letter, bool) and self.automaton.atoms.get(arg, (False,))[0]:  # type: ignore[call-overload]
+                    return _constant(self.letter)
+                end, rest = self.values[args[0]]
+                return _Pair(not end, FALSE if rest else TRUE)
+            case c.And():
+                return _both(*(self.values[arg] for arg in args))
+            case c.Or():
+                return _either(*(self.values[arg] for arg in args))
+            case c.Shift(_, steps, True):
+                return self._old(self.automaton.memory[number, steps - 1, steps - 1])
+            case c.Shift(_, steps, _, weak):
+                return _Pair(weak, only(Promise(number, steps - 1, steps - 1, 0)))
+            case c.Until(_, _, _, window):
+                high = ENDLESS if window.high is None else window.high
+                return self._until(number, window.low, high)
+            case c.Equal() | c.Compare() | c.Implies() | c.Quantifier() | c.Aggregate():
+                raise AssertionError(node)  # letters, or not in normal form
+            case never:
+                assert_never(never)
 
-    def _kept_promise(self, promise: Promise) -> _Pair:
-        op = self.skeleton.ops[promise.number]
-        if op.kind == "until":
+    def _promised(self, promise: Promise) -> _Pair:
+        node, args = self.automaton.nodes[promise.number]
+        if isinstance(node, c.Until):
             return self._until(promise.number, promise.low, promise.high)
         if promise.low == 0:
-            return self.values[op.args[0]]
+            return self.values[args[0]]
+        assert isinstance(node, c.Shift)
         left = promise.low - 1
-        return _Pair(op.flag, only(Promise(promise.number, left, left, 0)))
+        return _Pair(node.weak, only(Promise(promise.number, left, left, 0)))
 
     def _until(self, number: int, low: int, high: int) -> _Pair:
-        op = self.skeleton.ops[number]
-        window = left_over(low, high)
-        later = None
-        if window is not None:
-            later = _Pair(op.flag, only(Promise(number, *window, -1 if op.flag else 1)))
-        return self._unfolded(op, low, later)
-
-    def _since(self, number: int, low: int, high: int) -> _Pair:
-        op = self.skeleton.ops[number]
-        window = left_over(low, high)
-        assert op.memory is not None
-        return self._unfolded(op, low, None if window is None else self._old(op.memory[window]))
-
-    def _unfolded(self, op: Op, low: int, other: _Pair | None) -> _Pair:
         """`b ∨ (a ∧ other)`, or its dual, where the other is the same at the next or last point."""
-        narrow, wide = (_either, _both) if op.flag else (_both, _either)
-        a, b = self.values[op.args[0]], self.values[op.args[1]]
-        if other is None:
+        node, args = self.automaton.nodes[number]
+        assert isinstance(node, c.Until)
+        narrow, wide = (_either, _both) if node.dual else (_both, _either)
+        a, b = (self.values[arg] for arg in args)
+        window = left_over(low, high)
+        if window is None:
             return b
+        if node.past:
+            other = self._old(self.automaton.memory[number, *window])
+        else:
+            other = _Pair(node.dual, only(Promise(number, *window, -1 if node.dual else 1)))
         beyond = narrow(a, other)
         return beyond if low > 0 else wide(b, beyond)
 
@@ -172,3 +214,24 @@ class _Step:
         if place not in self.old:
             self.old[place] = self.progress(self.state.memory[place])
         return self.old[place]
+
+
+def left_over(low: int, high: int) -> tuple[int, int] | None:
+    """The window that is left of one a step later, if any."""
+    if high == 0:
+        return None
+    return max(0, low - 1), high if high == ENDLESS else high - 1
+
+
+def _windows_kept(node: c.Core) -> list[tuple[int, int]]:
+    """The windows whose values at the last step an operator asks for, and those ask for."""
+    windows: list[tuple[int, int]] = []
+    match node:
+        case c.Shift(_, steps, True):
+            windows = [(k, k) for k in range(min(steps, _MOST_MEMORY + 1))]
+        case c.Until(_, _, _, c.Window(low, high), True):
+            window = left_over(low, ENDLESS if high is None else high)
+            while window is not None and window not in windows and len(windows) <= _MOST_MEMORY:
+                windows.append(window)
+                window = left_over(*window)
+    return windows

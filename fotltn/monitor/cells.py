@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.domain import Array, Domain
-from fotltn.monitor.skeleton import Skeleton
+from fotltn.monitor.compile import Skeleton
+from fotltn.monitor.domain import Array, Axes, Domain
 
 #: The column that is always false.
 NEVER = 0
@@ -47,12 +47,12 @@ class Columns:
 
     def tables(self, cells: Array) -> dict[str, Array]:
         """The cells of each predicate, as a table with axes (step, arguments …)."""
-        found = {}
+        tables = {}
         for name, first in self.first.items():
             shape = self.shapes[name]
-            own = cells[:, first : first + math.prod(shape)]
-            found[name] = own.reshape(len(cells), *shape)
-        return found
+            columns = cells[:, first : first + math.prod(shape)]
+            tables[name] = columns.reshape(len(cells), *shape)
+        return tables
 
 
 def is_plain(formula: c.Formula) -> bool:
@@ -63,37 +63,33 @@ def is_plain(formula: c.Formula) -> bool:
 class Letters:
     """Which columns the letters of many leaves are in, so that one look-up gives them all."""
 
-    def __init__(self, columns: Columns, relations: Mapping[str, Array]) -> None:
+    def __init__(self, columns: Columns) -> None:
         """No leaves yet."""
-        self.columns, self.relations = columns, relations
+        self.columns, self.domain = columns, columns.domain
         self.index: Array = np.zeros(0, dtype=np.intp)
         self.weight: Array = np.zeros(0, dtype=np.uint16)
         self.start: Array = np.zeros(0, dtype=np.intp)
 
-    def renew(self, leaves: Iterable[tuple[Skeleton, tuple[c.Axis, ...]]]) -> None:
+    def renew(self, leaves: Iterable[tuple[Skeleton, Axes]]) -> None:
         """Find the columns of all letters; those of letters that are no cells come last."""
-        index: list[Array] = []
-        weight: list[Array] = []
-        count: list[int] = []
+        index, weight, counts = [self.index[:0]], [self.weight[:0]], [0]
         end = self.columns.width
         for bones, axes in leaves:
-            shape = self._shape(axes)
-            bindings = math.prod(shape)
+            bindings = math.prod(self.domain.shape(axes))
             letters = max(1, len(bones.letters))  # a binding without letters reads a false one
-            own = np.full((bindings, letters), NEVER, dtype=np.intp)
+            columns = np.full((bindings, letters), NEVER, dtype=np.intp)
             for place, formula in enumerate(bones.letters):
                 if is_plain(formula):
                     assert isinstance(formula, c.Atom)
-                    own[:, place] = self._cells(formula, axes, shape).reshape(-1)
+                    columns[:, place] = self._cells(formula, axes).reshape(-1)
                 else:
-                    own[:, place] = np.arange(end, end + bindings)
+                    columns[:, place] = np.arange(end, end + bindings)
                     end += bindings
-            index.append(own.reshape(-1))
+            index.append(columns.reshape(-1))
             weight.append(np.tile(1 << np.arange(letters, dtype=np.uint16), bindings))
-            count += [letters] * bindings
-        self.index = np.concatenate(index) if index else self.index[:0]
-        self.weight = np.concatenate(weight).astype(np.uint16) if weight else self.weight[:0]
-        self.start = np.cumsum([0, *count[:-1]]) if count else self.start[:0]
+            counts += [letters] * bindings
+        self.index, self.weight = np.concatenate(index), np.concatenate(weight).astype(np.uint16)
+        self.start = np.cumsum(counts[:-1])
 
     def read(self, cells: Array) -> Array:
         """The letters of each step, as bits of a number, with axes (step, binding)."""
@@ -102,30 +98,21 @@ class Letters:
         seen = cells.take(self.index, axis=1) * self.weight
         return np.add.reduceat(seen, self.start, axis=1, dtype=np.uint16).astype(np.intp)
 
-    def _shape(self, axes: tuple[c.Axis, ...]) -> tuple[int, ...]:
-        return tuple(
-            len(self.relations[a.relation])
-            if a.relation is not None
-            else self.columns.domain.size(str(a.sort))
-            for a in axes
-        )
-
-    def _cells(self, atom: c.Atom, axes: tuple[c.Axis, ...], shape: tuple[int, ...]) -> Array:
+    def _cells(self, atom: c.Atom, axes: Axes) -> Array:
         """The column of an atom for each binding."""
-        sizes = self.columns.shapes[atom.predicate]
-        found = np.zeros(shape, dtype=np.intp)
-        for size, arg in zip(sizes, atom.args, strict=True):
+        cells = np.zeros(self.domain.shape(axes), dtype=np.intp)
+        for size, arg in zip(self.columns.shapes[atom.predicate], atom.args, strict=True):
             numbers: Array
             match arg:
                 case c.Variable(axis, _, column):
                     dim = axes.index(axis)
-                    numbers = np.arange(shape[dim])
+                    numbers = np.arange(cells.shape[dim])
                     if column is not None and axis.relation is not None:
-                        numbers = self.relations[axis.relation][:, column]
+                        numbers = self.domain.relations[axis.relation][:, column]
                     numbers = numbers.reshape([-1 if i == dim else 1 for i in range(len(axes))])
                 case c.Constant(name, sort):
-                    numbers = np.array(self.columns.domain.names[sort][name])
+                    numbers = np.array(self.domain.names[sort][name])
                 case _:
                     raise AssertionError(arg)
-            found = found * size + numbers
-        return found + self.columns.first[atom.predicate]
+            cells = cells * size + numbers
+        return cells + self.columns.first[atom.predicate]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fotltn.errors import did_you_mean, listing, shown
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.steps import Fact, Path, Step, is_number, wrong
+from fotltn.monitor.steps import Fact, Path, TraceStep, is_number, wrong
 
 
 class Checked(NamedTuple):
@@ -27,16 +27,16 @@ class Checker:
         """The degrees of `hard` predicates are 0 or 1."""
         self.signature, self.hard = signature, hard
 
-    def check(self, step: Step) -> list[Checked]:
+    def check(self, step: TraceStep) -> list[Checked]:
         """The facts and values of a step.
 
         Raises:
             DataError: one of them does not fit.
         """
-        found = [self._fact(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
-        return found + [self._value(step, f, ("values", i)) for i, f in enumerate(step.values)]
+        facts = [self._fact(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
+        return facts + [self._value(step, f, ("values", i)) for i, f in enumerate(step.values)]
 
-    def _fact(self, step: Step, fact: Fact, path: Path) -> Checked:
+    def _fact(self, step: TraceStep, fact: Fact, path: Path) -> Checked:
         signature = self.signature
         symbols: dict[str, Any] = {**signature.predicates, **signature.relations}
         name = self._symbol(step, fact, path, symbols, "predicate", signature.functions)
@@ -64,7 +64,7 @@ class Checker:
             )  # fmt: skip
         return Checked(name, args, float(degree), path)
 
-    def _value(self, step: Step, fact: Fact, path: Path) -> Checked:
+    def _value(self, step: TraceStep, fact: Fact, path: Path) -> Checked:
         signature = self.signature
         functions = signature.functions
         name = self._symbol(step, fact, path, functions, "function", signature.predicates)
@@ -88,7 +88,7 @@ class Checker:
 
     def _symbol(
         self,
-        step: Step,
+        step: TraceStep,
         fact: Fact,
         path: Path,
         known: Mapping[str, object],
@@ -108,7 +108,7 @@ class Checker:
             raise wrong(step, f"unknown {kind} '{name}'", (*path, 0), hint)
         return name
 
-    def _names(self, step: Step, names: Fact, path: Path) -> tuple[str, ...]:
+    def _names(self, step: TraceStep, names: Fact, path: Path) -> tuple[str, ...]:
         for place, name in enumerate(names):
             if not isinstance(name, str):
                 raise wrong(step, f"an argument is a name, not {shown(name)}", (*path, place + 1))

@@ -19,14 +19,15 @@ import numpy as np
 from fotltn.logic import core as c
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Axes = tuple[c.Axis, ...]
 
 #: Static predicates of a sort beyond which late entities have none of them.
 MOST_MARKS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of stranger: its sort, and which static predicates it has."""
+class Stranger:
+    """A kind of entity that has not come: its sort, and which static predicates it has."""
 
     sort: str
     marks: frozenset[str] = frozenset()
@@ -40,11 +41,13 @@ class Domain:
         copies: for each sort that may grow, how many strangers of a kind there are.
         marks: for each such sort, the static predicates with one argument that count.
         names: numbers by name, for each sort.
+        relations: tuples of numbers, which paired variables run through.
     """
 
     copies: Mapping[str, int]
     marks: Mapping[str, tuple[str, ...]]
     names: dict[str, dict[str, int]] = field(default_factory=dict)
+    relations: dict[str, Array] = field(default_factory=dict)
 
     def strangers(self, sort: str) -> int:
         """How many strangers of a sort there are."""
@@ -54,78 +57,113 @@ class Domain:
         """How many entities of a sort there are, with strangers."""
         return self.strangers(sort) + len(self.names[sort])
 
-    def kinds(self, sort: str) -> list[Kind]:
+    def kinds(self, sort: str) -> list[Stranger]:
         """The kinds of strangers of a sort, in the order of their numbers."""
         if sort not in self.copies:
             return []
         marks = self.marks[sort]
         return [
-            Kind(sort, frozenset(m for i, m in enumerate(marks) if bits >> i & 1))
+            Stranger(sort, frozenset(m for i, m in enumerate(marks) if bits >> i & 1))
             for bits in range(1 << len(marks))
         ]
 
-    def stranger(self, kind: Kind) -> int:
+    def stranger(self, kind: Stranger) -> int:
         """The number of the first stranger of a kind."""
         bits = sum(1 << i for i, m in enumerate(self.marks[kind.sort]) if m in kind.marks)
         return bits * self.copies[kind.sort]
 
-    def add(self, sort: str, name: str) -> int:
-        """Number a new entity."""
-        number = self.size(sort)
-        self.names[sort][name] = number
-        return number
+    def add(self, sort: str, name: str) -> None:
+        """Number an entity, unless it is known."""
+        if name not in self.names[sort]:
+            self.names[sort][name] = self.size(sort)
 
     def name(self, sort: str, number: int) -> str:
         """The name of an entity."""
         return list(self.names[sort])[number - self.strangers(sort)]
 
-    def seen(self, sort: str, kinds: Iterable[Kind] = ()) -> slice | Array:
+    # --- axes ---------------------------------------------------------------------------------
+
+    def shape(self, axes: Iterable[c.Axis]) -> tuple[int, ...]:
+        """The sizes of axes, with strangers."""
+        return tuple(
+            self.size(str(a.sort)) if a.relation is None else len(self.relations[a.relation])
+            for a in axes
+        )
+
+    def present(self, axes: Sequence[c.Axis]) -> Array:
+        """Which bindings of axes are of no strangers."""
+        present = np.ones(self.shape(axes), dtype=np.bool_)
+        for dim, axis in enumerate(axes):
+            if axis.sort is not None:
+                present[(*[slice(None)] * dim, slice(0, self.strangers(axis.sort)))] = False
+        return present
+
+    def named(self, sorts: Iterable[str]) -> tuple[slice, ...]:
+        """The part of a table over sorts that is of no strangers."""
+        return tuple(slice(self.strangers(sort), None) for sort in sorts)
+
+    def seen(self, sort: str, kinds: Iterable[Stranger] = ()) -> slice | Array:
         """The numbers of those who are there, and of strangers of some kinds."""
         here = self.strangers(sort)
-        more = [k for k in kinds if k.sort == sort]
-        if not more:
+        firsts = [self.stranger(k) for k in kinds if k.sort == sort]
+        if not firsts:
             return slice(here, None)
-        firsts = [self.stranger(k) for k in more]
         numbers = [n + i for n in firsts for i in range(self.copies[sort])]
         return np.array([*sorted(numbers), *range(here, self.size(sort))], dtype=np.intp)
 
-    def grown(self, array: Array, axes: Sequence[c.Axis], kind: Kind, *, lead: int = 0) -> Array:
+    # --- growth -------------------------------------------------------------------------------
+
+    def grown(self, array: Array, axes: Sequence[c.Axis], kind: Stranger) -> Array:
         """An array over entities, with one more of a kind, who is as its stranger was.
 
         Args:
-            array: with `lead` other dimensions first, then one for each axis, then any others.
+            array: with a step or trace first, then a dimension for each axis, then any others.
             axes: what the dimensions run over. Those of other sorts stay as they are.
             kind: of the new entity, which is numbered last. It is not added yet.
-            lead: how many dimensions come before the axes.
         """
-        dims = [lead + i for i, a in enumerate(axes) if a.sort == kind.sort]
+        dims = [1 + i for i, a in enumerate(axes) if a.sort == kind.sort]
         if not dims:
             return array
         stranger, copies = self.stranger(kind), self.copies[kind.sort]
-        found = array
+        larger = array
         for dim in dims:
-            found = np.concatenate([found, found.take([stranger], axis=dim)], axis=dim)
+            larger = np.concatenate([larger, larger.take([stranger], axis=dim)], axis=dim)
         if copies > 1 and len(dims) > 1:
-            self._untangle(found, array, dims, stranger, copies)
-        return found
+            _untangle(larger, array, dims, range(stranger, stranger + copies))
+        return larger
 
-    def _untangle(
-        self, new: Array, old: Array, dims: list[int], stranger: int, copies: int
-    ) -> None:
-        """Two who are different were two different strangers."""
-        last = new.shape[dims[0]] - 1
-        twins = range(stranger, stranger + copies)
-        for count in range(1, len(dims)):
-            for mine in itertools.combinations(dims, count):
-                others = [d for d in dims if d not in mine]
-                for places in itertools.product(range(last), repeat=len(others)):
-                    if stranger not in places:
-                        continue
-                    free = next(t for t in twins if t not in places)
-                    target: list[Any] = [slice(None)] * new.ndim
-                    source: list[Any] = [slice(None)] * new.ndim
-                    for dim, place in zip(others, places, strict=True):
-                        target[dim] = source[dim] = place
-                    for dim in mine:
-                        target[dim], source[dim] = last, free
-                    new[tuple(target)] = old[tuple(source)]
+
+def _untangle(new: Array, old: Array, dims: list[int], twins: range) -> None:
+    """Two who are different were two different strangers."""
+    last = new.shape[dims[0]] - 1
+    for count in range(1, len(dims)):
+        for mine in itertools.combinations(dims, count):
+            others = [d for d in dims if d not in mine]
+            for places in itertools.product(range(last), repeat=len(others)):
+                if twins.start not in places:
+                    continue
+                free = next(t for t in twins if t not in places)
+                target: list[Any] = [slice(None)] * new.ndim
+                source: list[Any] = [slice(None)] * new.ndim
+                for dim, place in zip(others, places, strict=True):
+                    target[dim] = source[dim] = place
+                for dim in mine:
+                    target[dim], source[dim] = last, free
+                new[tuple(target)] = old[tuple(source)]
+
+
+def axes_of(sorts: Iterable[str]) -> Axes:
+    """Axes over the entities of sorts, as tables have them."""
+    return tuple(c.Axis(sort, sort) for sort in sorts)
+
+
+def ordered(axes: Iterable[c.Axis]) -> Axes:
+    """Axes in an order that does not depend on where they come from."""
+    return tuple(sorted(axes, key=lambda axis: (axis.name, repr(axis))))
+
+
+def aligned(array: Array, axes: Axes, wanted: Axes) -> Array:
+    """An array with axes (step, axes …) as one with a dimension for each wanted axis, in order."""
+    order = [0, *(1 + axes.index(a) for a in wanted if a in axes)]
+    index = (slice(None), *(slice(None) if a in axes else None for a in wanted))
+    return array.transpose(order)[index]

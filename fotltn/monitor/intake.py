@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,15 +13,18 @@ from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.cells import NEVER, Columns
 from fotltn.monitor.checks import Checked, Checker
-from fotltn.monitor.domain import Array, Domain, Kind
-from fotltn.monitor.steps import Header, Step, wrong
+from fotltn.monitor.domain import Array, Domain, Stranger, axes_of
+from fotltn.monitor.steps import Header, TraceStep, wrong
+from fotltn.syntax import theory as th
+
+Stated = tuple[str, tuple[str, ...]]
 
 
 class Arrival(NamedTuple):
     """An entity that was not there before."""
 
     name: str
-    kind: Kind
+    kind: Stranger
 
 
 def fixed_sorts(signature: Signature, header: Header) -> set[str]:
@@ -42,7 +45,6 @@ class Intake:
     Attributes:
         static: tables of static predicates, with a step in front, for all entities.
         functions: tables of static functions, likewise.
-        relations: tuples of numbers.
     """
 
     def __init__(
@@ -63,16 +65,18 @@ class Intake:
             hard: those of guards, whose degrees are 0 or 1.
         """
         self.signature, self.domain, self.columns = signature, domain, columns
+        self.declared: dict[str, th.PredicateDecl | th.RelationDecl | th.FunctionDecl] = {
+            **signature.predicates, **signature.relations, **signature.functions,
+        }  # fmt: skip
         self.used, self.checker = used, Checker(signature, hard)
         self.begun = False
         self.known: dict[tuple[Any, ...], int] = {}
         self.static: dict[str, Array] = {}
         self.functions: dict[str, Array] = {}
-        self.relations: dict[str, Array] = {}
         self.default: float | None = None
         self.closed: set[str] = set()
         self.changing = [n for n, f in signature.functions.items() if not f.static]
-        self.first: list[tuple[Step, list[Checked]]] = []
+        self.first: list[tuple[TraceStep, list[Checked]]] = []
 
     # --- the beginning ------------------------------------------------------------------------
 
@@ -102,33 +106,29 @@ class Intake:
                 )
         for sort, names in header.entities.items():
             for name in names:
-                self._admit(sort, name)
-        for item in checked:
-            for sort, name in self._mentions(item):
-                self._admit(sort, name)
+                self.domain.add(sort, name)
+        self._number(checked)
         self.first.append((header, checked))
 
-    def begin(self, step: Step, checked: Sequence[Checked]) -> None:
+    def begin(self, step: TraceStep, checked: Sequence[Checked]) -> None:
         """Number everybody in the first step, and make the tables of what is static."""
         self._nobody_new(step, checked)
-        for item in checked:
-            for sort, name in self._mentions(item):
-                self._admit(sort, name)
+        self._number(checked)
         self.first.append((step, [i for i in checked if self._is_static(i.symbol)]))
         self._tables()
         self.columns.renew()
         self.begun = True
 
-    def _admit(self, sort: str, name: str) -> None:
-        if name not in self.domain.names[sort]:
-            self.domain.add(sort, name)
+    def _number(self, checked: Sequence[Checked]) -> None:
+        for item in checked:
+            for sort, name in self._mentions(item):
+                self.domain.add(sort, name)
 
     def _tables(self) -> None:
         signature, domain = self.signature, self.domain
         for name, decl in signature.predicates.items():
             if decl.static:
-                shape = (1, *(domain.size(s) for s in decl.sorts))
-                self.static[name] = np.zeros(shape)
+                self.static[name] = np.zeros(self._shape(name))
         for sort, marks in domain.marks.items():
             for kind in domain.kinds(sort):
                 first = domain.stranger(kind)
@@ -137,11 +137,12 @@ class Intake:
                     self.static[mark][0, first : first + domain.copies[sort]] = value
         for name, fun in signature.functions.items():
             if fun.static:
-                shape = (1, *(domain.size(s) for s in fun.sorts))
                 empty = self.default if fun.result == c.REAL else None
-                self.functions[name] = np.full(shape, np.nan if empty is None else empty)
+                self.functions[name] = np.full(
+                    self._shape(name), np.nan if empty is None else empty
+                )
         tuples: dict[str, list[list[int]]] = {name: [] for name in signature.relations}
-        stated: dict[tuple[str, tuple[str, ...]], Any] = {}
+        stated: dict[Stated, Any] = {}
         for step, checked in self.first:
             for item in checked:
                 numbers = self._numbers(item)
@@ -155,7 +156,7 @@ class Intake:
                 tables[item.symbol][(0, *numbers)] = self._result(item)
         for name, rows in tuples.items():
             places = len(signature.relations[name].sorts)
-            self.relations[name] = np.array(rows, dtype=np.intp).reshape(-1, places)
+            domain.relations[name] = np.array(rows, dtype=np.intp).reshape(-1, places)
         for name, table in self.functions.items():
             self._total(name, table)
             if signature.functions[name].result != c.REAL:
@@ -164,11 +165,11 @@ class Intake:
 
     # --- steps --------------------------------------------------------------------------------
 
-    def cells(self, step: Step) -> dict[int, float] | None:
+    def cells(self, step: TraceStep) -> dict[int, float] | None:
         """The columns of a step's facts with their degrees, if all of them were seen before."""
         if not self.begun or step.values or self.changing:
             return None
-        found: dict[int, float] = {}
+        cells: dict[int, float] = {}
         known = self.known
         try:
             for fact in step.facts:
@@ -179,30 +180,30 @@ class Intake:
                         return None
                     if fact[0] in self.checker.hard:
                         return None
-                if found.setdefault(place, degree) != degree and place != NEVER:
+                if cells.setdefault(place, degree) != degree and place != NEVER:
                     return None
         except (TypeError, LookupError):
             return None
-        return found
+        return cells
 
-    def check(self, step: Step) -> list[Checked]:
+    def check(self, step: TraceStep) -> list[Checked]:
         """The facts and values of a step, as far as they fit the theory.
 
         Raises:
             DataError: something in it does not.
         """
-        found = self.checker.check(step)
-        stated: dict[tuple[str, tuple[str, ...]], Any] = {}
-        for item in found:
+        checked = self.checker.check(step)
+        stated: dict[Stated, Any] = {}
+        for item in checked:
             if item.symbol not in self.signature.relations:
                 old = stated.setdefault((item.symbol, item.args), item.value)
                 if old != item.value:
                     raise self._contradiction(step, item, old)
         if not isinstance(step, Header):
             self._complete(step, {key for key in stated if key[0] in self.changing})
-        return found
+        return checked
 
-    def _complete(self, step: Step, stated: set[tuple[str, tuple[str, ...]]]) -> None:
+    def _complete(self, step: TraceStep, stated: set[Stated]) -> None:
         """Every function that changes has a value for all arguments."""
         for name in self.changing:
             sorts = self.signature.functions[name].sorts
@@ -212,7 +213,7 @@ class Intake:
                 if (name, args) not in stated:
                     raise wrong(step, f"'{name}' has no value for ({', '.join(args)})", ("values",))
 
-    def arrivals(self, step: Step, checked: Sequence[Checked]) -> list[Arrival]:
+    def arrivals(self, step: TraceStep, checked: Sequence[Checked]) -> list[Arrival]:
         """Who is new in a step.
 
         Raises:
@@ -227,16 +228,16 @@ class Intake:
         for item in checked:
             if self._is_static(item.symbol):
                 self._late(step, item, new)
-        return [Arrival(n, Kind(s, frozenset(marks))) for (s, n), marks in new.items()]
+        return [Arrival(n, Stranger(s, frozenset(marks))) for (s, n), marks in new.items()]
 
-    def _nobody_new(self, step: Step, checked: Sequence[Checked]) -> None:
+    def _nobody_new(self, step: TraceStep, checked: Sequence[Checked]) -> None:
         """In sorts whose entities are all known, that is."""
         for item in checked:
             for sort, name in self._mentions(item):
                 if sort in self.closed and name not in self.domain.names[sort]:
                     raise self._unknown(step, item, sort, name)
 
-    def _late(self, step: Step, item: Checked, new: dict[tuple[str, str], set[str]]) -> None:
+    def _late(self, step: TraceStep, item: Checked, new: dict[tuple[str, str], set[str]]) -> None:
         """A static fact after the beginning: one that is known, or a mark of somebody new."""
         signature = self.signature
         if item.symbol in signature.predicates:
@@ -268,74 +269,66 @@ class Intake:
     def admit(self, arrival: Arrival) -> None:
         """Number somebody new, with the tables of what is static."""
         kind = arrival.kind
-        for name, table in self.static.items():
-            axes = [c.Axis(s, s) for s in self.signature.predicates[name].sorts]
-            self.static[name] = self.domain.grown(table, axes, kind, lead=1)
-        for name, table in self.functions.items():
-            axes = [c.Axis(s, s) for s in self.signature.functions[name].sorts]
-            self.functions[name] = self.domain.grown(table, axes, kind, lead=1)
+        for tables in (self.static, self.functions):
+            for name, table in tables.items():
+                tables[name] = self.domain.grown(table, axes_of(self.declared[name].sorts), kind)
         self.domain.add(kind.sort, arrival.name)
         self.columns.renew()
         self.known = {}
 
     def place(self, checked: Sequence[Checked]) -> dict[int, float]:
         """The columns of a step's facts with their degrees, once everybody is numbered."""
-        found: dict[int, float] = {}
+        cells: dict[int, float] = {}
         for item in checked:
             if item.symbol in self.signature.functions:
                 continue
             column = NEVER
             if item.symbol in self.columns.first:
                 column = self.columns.place(item.symbol, self._numbers(item))
-            found[column] = item.value
+            cells[column] = item.value
             if item.value == 1 or column != NEVER:
                 self.known[(item.symbol, *item.args)] = column
-        return found
+        return cells
 
     def results(self, checked: Sequence[Checked]) -> dict[str, Array]:
         """The tables of the functions that change, with a step in front."""
-        found = {}
+        tables = {}
         for name in self.changing:
-            decl = self.signature.functions[name]
-            kind = np.float64 if decl.result == c.REAL else np.intp
-            shape = (1, *(self.domain.size(s) for s in decl.sorts))
-            found[name] = np.full(shape, self.default or 0, dtype=kind)
+            real = self.signature.functions[name].result == c.REAL
+            kind = np.float64 if real else np.intp
+            tables[name] = np.full(self._shape(name), self.default or 0, dtype=kind)
         for item in checked:
-            if item.symbol in found:
-                found[item.symbol][(0, *self._numbers(item))] = self._result(item)
-        return found
+            if item.symbol in tables:
+                tables[item.symbol][(0, *self._numbers(item))] = self._result(item)
+        return tables
 
     # --- names --------------------------------------------------------------------------------
 
+    def _shape(self, symbol: str) -> tuple[int, ...]:
+        """The shape of a table, with a step in front."""
+        return (1, *self.domain.shape(axes_of(self.declared[symbol].sorts)))
+
     def _mentions(self, item: Checked) -> list[tuple[str, str]]:
         """The entities that a fact or value names, with their sorts."""
-        signature = self.signature
-        if item.symbol in signature.functions:
-            decl = signature.functions[item.symbol]
-            found = list(zip(decl.sorts, item.args, strict=True))
-            return found if decl.result == c.REAL else [*found, (decl.result, item.value)]
-        paired = item.symbol in signature.relations
-        sorts = (signature.relations if paired else signature.predicates)[item.symbol].sorts
-        return list(zip(sorts, item.args, strict=True))
+        decl = self.declared[item.symbol]
+        mentions = list(zip(decl.sorts, item.args, strict=True))
+        if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
+            mentions.append((decl.result, item.value))
+        return mentions
 
     def _numbers(self, item: Checked) -> list[int]:
-        mentions = self._mentions(item)[: len(item.args)]
-        return [self.domain.names[s][n] for s, n in mentions]
+        sorts = self.declared[item.symbol].sorts
+        return [self.domain.names[s][n] for s, n in zip(sorts, item.args, strict=True)]
 
     def _result(self, item: Checked) -> float:
-        decl = self.signature.functions.get(item.symbol)
-        if decl is None or decl.result == c.REAL:
-            return float(item.value)
-        return float(self.domain.names[decl.result][item.value])
+        decl = self.declared[item.symbol]
+        if isinstance(decl, th.FunctionDecl) and decl.result != c.REAL:
+            return float(self.domain.names[decl.result][item.value])
+        return float(item.value)
 
     def _is_static(self, symbol: str) -> bool:
-        signature = self.signature
-        if symbol in signature.relations:
-            return True
-        table: Mapping[str, Any] = (
-            signature.functions if symbol in signature.functions else signature.predicates
-        )
-        return bool(table[symbol].static)
+        decl = self.declared[symbol]
+        return isinstance(decl, th.RelationDecl) or decl.static
 
     def _total(self, name: str, table: Array) -> None:
         if np.isnan(table).any():
@@ -346,7 +339,7 @@ class Intake:
                 f"the function '{name}' has no value for ({', '.join(names)}) in the first line"
             )
 
-    def _unknown(self, step: Step, item: Checked, sort: str, name: str) -> DataError:
+    def _unknown(self, step: TraceStep, item: Checked, sort: str, name: str) -> DataError:
         names = self.domain.names[sort]
         known = did_you_mean(name, names) or f"there are {listing(names)}"
         reason = "all its entities are named in the first line"
@@ -357,7 +350,7 @@ class Intake:
             step, f"'{name}' is no entity of sort '{sort}': {reason}", (*item.path, where), known
         )
 
-    def _contradiction(self, step: Step, item: Checked, old: Any) -> DataError:
+    def _contradiction(self, step: TraceStep, item: Checked, old: Any) -> DataError:
         shown = ", ".join(item.args)
         return wrong(
             step, f"'{item.symbol}' of ({shown}) is {item.value:g} here, but {old:g} before"

@@ -1,105 +1,86 @@
 """From the states of automata to what is certain of each axiom, for many steps and axioms at once.
 
-Most axioms are a leaf under quantifiers of one kind. What is known of all their bindings is joined
-by one look-up. The others are put together part by part.
+What is known of a formula are bits of `Flag`. Those of ∧ and ∀ are joined by or of LOST, NOT_END
+and NOT_SURE, those of ∨ and ∃ by or of their negations. Most axioms are a leaf under quantifiers of
+one kind, so that one look-up joins all their bindings. The others are put together part by part.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fotltn.logic import core as c
-from fotltn.monitor.crisp import Axiom, Crisp, World
-from fotltn.monitor.domain import Array
-from fotltn.monitor.normal import Leaf, Outer, Over
+from fotltn.logic.signature import Signature
+from fotltn.monitor.crisp import Crisp, FollowedAxiom, World
+from fotltn.monitor.domain import Array, Axes, aligned
 from fotltn.monitor.table import Flag
-from fotltn.monitor.verdicts import Found, Outcome
+from fotltn.tree import postorder
 
 #: What is known of an axiom as a number; the first two are open, and what it would be at the end.
 FALSE_NOW, TRUE_NOW, SURE, LOST = range(4)
 
-_UNIVERSAL = Flag.LOST | Flag.NOT_END | Flag.NOT_SURE
-_EXISTENTIAL = Flag.SURE | Flag.END | Flag.NOT_LOST
-_SOME = 64  # a further bit, for axioms under ∃
+_EVERY = 63
+_STRANGER = Flag.NOT_SURE | Flag.NOT_LOST  # strangers are not there, but may come
 
 
-def _meaning(bits: int) -> int:
-    """What joined flags say."""
-    if bits & _SOME:
-        if bits & Flag.SURE:
-            return SURE
-        return int(bool(bits & Flag.END)) if bits & Flag.NOT_LOST else LOST
-    if bits & Flag.LOST:
-        return LOST
-    return int(not bits & Flag.NOT_END) if bits & Flag.NOT_SURE else SURE
+def _completed(bits: int, universal: bool) -> int:
+    """All flags of ∀ (or ∃), of which the bits that are joined by or are known."""
+    half = bits & 7 if universal else bits >> 3
+    return half | (half ^ 7) << 3 if universal else half << 3 | half ^ 7
 
 
-_MEANING = np.array([_meaning(bits) for bits in range(2 * _SOME)], dtype=np.int8)
+_COMPLETED = np.array(
+    [[_completed(bits, universal) for bits in range(64)] for universal in (False, True)],
+    dtype=np.uint8,
+)
+
+
+def _code(flags: int) -> int:
+    if flags & Flag.NOT_SURE and flags & Flag.NOT_LOST:
+        return TRUE_NOW if flags & Flag.END else FALSE_NOW
+    return LOST if flags & Flag.NOT_SURE else SURE
+
+
+_CODES = np.array([_code(flags) for flags in range(64)], dtype=np.int8)
+
+Known = dict[c.Core, tuple[Axes, Array]]
 
 
 class Judge:
     """Verdicts on the axioms that automata follow."""
 
-    def __init__(self, crisp: Crisp, outcome: Outcome) -> None:
+    def __init__(self, crisp: Crisp, signature: Signature) -> None:
         """Nothing is judged before the first `renew`."""
-        self.crisp, self.outcome = crisp, outcome
+        self.crisp, self.domain, self.signature = crisp, crisp.domain, signature
         self.flat: list[int] = []
         self.rest: list[int] = []
         self.places: Array = np.zeros(0, dtype=np.intp)
         self.masks: Array = np.zeros(0, dtype=np.uint8)
-        self.starts: Array = np.zeros(0, dtype=np.intp)
-        self.kinds: Array = np.zeros(0, dtype=np.uint8)
+        self.starts: list[int] = []
+        self.universal: list[int] = []
 
     def renew(self) -> None:
         """Find out where the states of axioms are, when there are more entities."""
-        self.flat, self.rest = [], []
-        places, masks, starts, kinds, count = [], [], [], [], 0
+        self.flat, self.rest, self.starts, self.universal = [], [], [], []
+        places, masks, count = [self.places[:0]], [self.masks[:0]], 0
         for number, axiom in enumerate(self.crisp.axioms):
-            flat = self._flat(axiom) if len(self.crisp.rows) else None
-            if flat is None:
+            universal = _one_kind(axiom) if len(self.crisp.rows) else None
+            if universal is None:
                 self.rest.append(number)
                 continue
-            universal, mask = flat
             part = axiom.parts[frozenset(), 0]
+            mask = np.where(self.domain.present(part.axes), _EVERY, int(_STRANGER)).reshape(-1)
             # One more place, of which nothing counts, so that no axiom is without places.
             places.append(np.append(np.arange(part.start, part.stop), 0))
-            masks.append(np.append(mask, 0))
+            masks.append(np.append(mask, 0).astype(np.uint8))
             self.flat.append(number)
-            kinds.append(0 if universal else _SOME)
-            starts.append(count)
+            self.universal.append(int(universal))
+            self.starts.append(count)
             count += len(mask) + 1
-        if places:
-            self.places, self.masks = np.concatenate(places), np.concatenate(masks)
-            self.masks = self.masks.astype(np.uint8)
-            self.starts = np.array(starts)
-            self.kinds = np.array(kinds, dtype=np.uint8)
-
-    def _flat(self, axiom: Axiom) -> tuple[bool, Array] | None:
-        """The kind of an axiom's quantifiers, and what counts of each binding, if all are alike."""
-        node: Outer = axiom.tree
-        universal: bool | None = None
-        bound: list[c.Axis] = []
-        while isinstance(node, Over):
-            if universal not in (None, node.universal):
-                return None
-            universal = node.universal
-            bound += node.axes
-            node = node.body
-        if axiom.kinds or not isinstance(node, Leaf) or not set(bound) <= set(node.axes):
-            return None
-        shape = self.crisp.shape(node.axes)
-        here = np.ones(shape, dtype=np.bool_)
-        for dim, axis in enumerate(node.axes):
-            if axis.sort is not None:
-                hidden = [slice(None)] * dim
-                here[(*hidden, slice(0, self.crisp.domain.strangers(axis.sort)))] = False
-        some = universal is False
-        every = _EXISTENTIAL if some else _UNIVERSAL
-        stranger = Flag.NOT_LOST if some else Flag.NOT_SURE
-        return not some, np.where(here, int(every), int(stranger)).reshape(-1)
+        self.places, self.masks = np.concatenate(places), np.concatenate(masks)
 
     def flags(self, rows: Array, left: Sequence[int] | None = None) -> Array:
         """What is known of states, as bits with axes (step, place).
@@ -121,39 +102,97 @@ class Judge:
 
     def codes(self, flags: Array) -> Array:
         """What is known of each axiom after each step, as numbers with axes (step, axiom)."""
-        found = np.zeros((len(flags), len(self.crisp.axioms)), dtype=np.int8)
+        codes = np.zeros((len(flags), len(self.crisp.axioms)), dtype=np.int8)
         if self.flat:
             counted = flags.take(self.places, axis=1) & self.masks
-            joined = np.bitwise_or.reduceat(counted, self.starts, axis=1) | self.kinds
-            found[:, self.flat] = _MEANING[joined]
+            joined = np.bitwise_or.reduceat(counted, self.starts, axis=1)
+            codes[:, self.flat] = _CODES[_COMPLETED[self.universal, joined]]
         for number in self.rest:
-            whole = self.found(self.crisp.axioms[number], flags)[-1]
-            found[:, number] = np.where(whole.sure, SURE, np.where(whole.lost, LOST, whole.end))
-        return found
-
-    def found(self, axiom: Axiom, flags: Array) -> list[Found]:
-        """What is known of each part of an axiom, the whole last; of that, in all worlds."""
-        found, *others = (
-            self.outcome.whole(axiom.tree, self._leaf(axiom, world, flags))
-            for world in axiom.worlds
-        )
-        for other in others:
-            whole = found[-1]
-            found[-1] = whole._replace(
-                sure=whole.sure & other[-1].sure, lost=whole.lost & other[-1].lost
+            axiom = self.crisp.axioms[number]
+            first, *others = (
+                self._known(axiom, world, flags)[axiom.tree][1] for world in axiom.worlds
             )
-        return found
+            for other in others:  # certain is what is so in all worlds
+                first = first | other & _STRANGER
+            codes[:, number] = _CODES[first]
+        return codes
 
-    def blame(self, axiom: Axiom, flags: Array, *, ended: bool) -> dict[str, str]:
-        """The first binding that breaks an axiom, at one step."""
-        return self.outcome.blame(axiom.tree, self.found(axiom, flags[None]), ended=ended)
+    def _known(self, axiom: FollowedAxiom, world: World, flags: Array) -> Known:
+        """The flags of each part of an axiom, with axes (step, named axes …)."""
+        known: Known = {}
+        for node in postorder(axiom.tree):
+            match node:
+                case c.Atom(number):
+                    part = axiom.parts[world, int(number)]
+                    shape = (len(flags), *self.domain.shape(part.axes))
+                    known[node] = part.axes, flags[:, part.start : part.stop].reshape(shape)
+                case c.And(left, right) | c.Or(left, right):
+                    axes = tuple(dict.fromkeys((*known[left][0], *known[right][0])))
+                    a, b = (aligned(known[n][1], known[n][0], axes) for n in (left, right))
+                    known[node] = axes, _COMPLETED[int(isinstance(node, c.And))][a | b]
+                case c.Quantifier(universal, bound, _, body):
+                    inner, bits = known[body]
+                    axes = tuple(a for a in inner if a not in bound)
+                    counts = np.where(self.domain.present(bound), _EVERY, int(_STRANGER))
+                    bits = aligned(bits, inner, (*axes, *bound)) & counts
+                    dims = tuple(range(1 + len(axes), bits.ndim))
+                    known[node] = axes, _COMPLETED[int(universal)][np.bitwise_or.reduce(bits, dims)]
+        return known
 
-    def _leaf(self, axiom: Axiom, world: World, flags: Array) -> Callable[[int, Leaf], Found]:
-        def read(number: int, leaf: Leaf) -> Found:
-            part = axiom.parts[world, number]
-            own = flags[:, part.start : part.stop]
-            own = own.reshape(len(flags), *self.crisp.shape(leaf.axes))
-            bits = (own & flag != 0 for flag in (Flag.SURE, Flag.LOST, Flag.END))
-            return Found(leaf.axes, *bits)
+    def blame(self, axiom: FollowedAxiom, flags: Array, *, ended: bool) -> dict[str, str]:
+        """The first binding of the outermost universal quantifiers that breaks an axiom.
 
-        return read
+        Args:
+            axiom: the axiom.
+            flags: of the states at one step.
+            ended: whether the trace ends there.
+        """
+        known = self._known(axiom, frozenset(), flags[None])
+        places: dict[c.Axis, int] = {}
+
+        def broken(node: c.Formula) -> tuple[Axes, Array]:
+            axes, bits = known[node]
+            free = tuple(a for a in axes if a not in places)
+            index = (0, *(places.get(a, slice(None)) for a in axes))
+            return free, bits[index] & (Flag.NOT_END if ended else Flag.LOST) != 0
+
+        node = axiom.tree
+        while True:
+            match node:
+                case c.And(left, right):
+                    node = left if bool(broken(left)[1].any()) else right
+                case c.Quantifier(True, _, _, body):
+                    free, wrong = broken(body)
+                    wrong = wrong & self.domain.present(free)
+                    if not wrong.any():  # nobody is there, and that is wrong elsewhere
+                        return self._named(places)
+                    places.update(zip(free, np.argwhere(wrong)[0].tolist(), strict=True))
+                    node = body
+                case _:
+                    return self._named(places)
+
+    def _named(self, places: Mapping[c.Axis, int]) -> dict[str, str]:
+        """A binding by names."""
+        binding = {}
+        for axis, number in places.items():
+            if axis.relation is None:
+                binding[axis.name] = self.domain.name(str(axis.sort), number)
+                continue
+            sorts = self.signature.relations[axis.relation].sorts
+            numbers = self.domain.relations[axis.relation][number].tolist()
+            for variable, sort, entity in zip(axis.name.split(","), sorts, numbers, strict=True):
+                binding[variable] = self.domain.name(sort, entity)
+        return binding
+
+
+def _one_kind(axiom: FollowedAxiom) -> bool | None:
+    """Whether an axiom's quantifiers are ∀, if all are alike and bind variables of its one leaf."""
+    node, bound = axiom.tree, set[c.Axis]()
+    kinds: set[bool] = set()
+    while isinstance(node, c.Quantifier):
+        kinds.add(node.universal)
+        bound |= set(node.axes)
+        node = node.body
+    if len(kinds) > 1 or axiom.kinds or not isinstance(node, c.Atom):
+        return None
+    return kinds != {False} if bound <= set(axiom.parts[frozenset(), 0].axes) else None

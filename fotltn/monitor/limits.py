@@ -1,4 +1,4 @@
-"""Between which degrees an axiom may end, whatever comes.
+"""The degree of an axiom if the trace ended now, and between which it may end, whatever comes.
 
 Bounds are kept through the structure of an axiom: every operator is monotone in each operand. What
 comes is unknown: every degree from 0 to 1, a trace that ends at any point (or at its horizon), and
@@ -8,214 +8,259 @@ one fact twice, and loose where a series looks too far for all its continuations
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.monitor.graded import Graded, Piece, Role, last_point
+from fotltn.monitor.domain import Axes
+from fotltn.monitor.graded import Graded, Piece
 from fotltn.monitor.series import Series, extremes
-from fotltn.monitor.totals import Total
+from fotltn.monitor.totals import Total, aggregator
+from fotltn.monitor.window import expanded
 from fotltn.semantics.interpretation import Value, align
 
 _MOST_POINTS = 64  # that a series may look at, if its bounds are to be tight
 
-
-class Bounds(NamedTuple):
-    """The lowest and the highest value."""
-
-    low: Value
-    high: Value
+#: One value if the trace ends now; otherwise the lowest and the highest.
+Ends = tuple[Value, ...]
 
 
 class Limits:
-    """The bounds of axioms whose degrees are followed."""
+    """What axioms may end with, whose degrees are followed."""
 
     def __init__(self, graded: Graded) -> None:
         """Nothing is known but the degrees so far."""
-        self.graded = graded
-        self._futures: dict[c.Formula, Bounds] = {}
+        self.graded, self.recent, self.ops = graded, graded.recent, graded.ops
+        self._futures: dict[c.Formula, Ends] = {}
+        self._known: dict[c.Formula, Value] = {}
+        self._ended = False
+        self._horizon: int | None = None
 
     def forget(self) -> None:
         """Forget what depends on the number of entities."""
         self._futures = {}
 
+    def values(self) -> dict[str, float]:
+        """The degree of each axiom if the trace ended now."""
+        self._ended, self._horizon = True, self.recent.count
+        return {name: low for name, (low, _) in self._degrees().items()}
+
     def bounds(self, horizon: int | None) -> dict[str, tuple[float, float]]:
         """The lowest and highest degree of each axiom at the end of the trace."""
-        found: list[Bounds] = []
+        self._ended, self._horizon = False, horizon
+        return self._degrees()
+
+    def _degrees(self) -> dict[str, tuple[float, float]]:
+        self._known = {}
+        ends: list[Ends] = []
         for piece in self.graded.pieces:
-            found.append(self._bounds(piece, [found[i] for i in piece.args], horizon))
-        degree = self.graded.degree
+            ends.append(self._ends(piece, [ends[i] for i in piece.args]))
         return {
-            name: (degree(found[number].low), degree(found[number].high))
+            name: (self._degree(ends[number][0]), self._degree(ends[number][-1]))
             for name, number in self.graded.roots.items()
         }
 
-    def _bounds(self, piece: Piece, below: list[Bounds], horizon: int | None) -> Bounds:
-        count = self.graded.segment.count
-        match piece.role:
-            case Role.POINT:
-                if piece.value is not None:
-                    return Bounds(piece.value, piece.value)
-                if piece.anchor >= count:
-                    return self._future(piece.series[0])
-                here = piece.anchor - self.graded.segment.start
-                near = self._near(piece.series[0], horizon)
-                return Bounds(*(Value(v.axes, v.tensor[..., here : here + 1]) for v in near))
-            case Role.JOIN:
-                lows, highs = [b.low for b in below], [b.high for b in below]
-                joined = self.graded.joined
-                return Bounds(joined(piece.node, lows, highs), joined(piece.node, highs, lows))
-            case Role.SHIFT:
-                return self._shift(piece, below[0], horizon)
-            case Role.OVER:
-                return self._over(piece, below[0])
-            case Role.TOTAL:
-                return self._total(piece, horizon)
-            case Role.UNTIL:
-                return self._until(piece, horizon)
+    def _degree(self, value: Value) -> float:
+        return float(self.ops.leave(value.tensor).reshape(()))
 
-    def _anything(self) -> Bounds:
-        return Bounds(self.graded.constant(0.0), self.graded.constant(1.0))
+    def _ends(self, piece: Piece, below: list[Ends]) -> Ends:
+        node = piece.node
+        match node:
+            case None:
+                return self._point(piece)
+            case c.Not() | c.And() | c.Or() | c.Implies():
+                # What a connective turns around is the lowest where it is the highest.
+                return tuple(
+                    self._joined(node, [e[i] for e in below], [e[-1 - i] for e in below])
+                    for i in range(len(below[0]))
+                )
+            case c.Shift(_, steps, _, weak):
+                target, outside = piece.anchor + steps, self._same(self._constant(float(weak)))
+                if target < max(self.recent.count, self._horizon or 0):
+                    return below[0]
+                return outside if self._horizon is not None else _hull([below[0], outside])
+            case c.Quantifier():
+                return self._quantified(piece, node, below[0])
+            case c.Aggregate() | c.Until():
+                return self._over_time(piece, node)
+            case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare():
+                raise AssertionError(node)  # series
+            case never:
+                assert_never(never)
 
-    def _shift(self, piece: Piece, arg: Bounds, horizon: int | None) -> Bounds:
-        assert isinstance(piece.node, c.Shift)
-        target = piece.anchor + piece.node.steps
-        outside = self.graded.constant(float(piece.node.weak))
-        if target < self.graded.segment.count or (horizon is not None and target < horizon):
-            return arg
-        if horizon is not None:
-            return Bounds(outside, outside)
-        return _hull(arg, Bounds(outside, outside))
+    def _constant(self, degree: float) -> Value:
+        """A degree without variables."""
+        return Value((), self.ops.enter(torch.full((1, 1), degree, dtype=torch.float64)))
+
+    def _same(self, value: Value) -> Ends:
+        return (value,) if self._ended else (value, value)
+
+    def _anything(self) -> Ends:
+        return self._constant(0.0), self._constant(1.0)
+
+    def _joined(self, node: c.AnyFormula, same: list[Value], opposite: list[Value]) -> Value:
+        """A connective of values; what it turns around is taken from the second list."""
+        match node:
+            case c.Not():
+                return Value(opposite[0].axes, self.ops.negate(opposite[0].tensor))
+            case c.And():
+                axes, (u, v) = align(same)
+                return Value(axes, self.ops.conjoin(u, v))
+            case c.Or():
+                axes, (u, v) = align(same)
+                return Value(axes, self.ops.disjoin(u, v))
+            case _:
+                axes, (u, v) = align([opposite[0], same[1]])
+                return Value(axes, self.ops.imply(u, v))
 
     # --- series -------------------------------------------------------------------------------
 
-    def _near(self, series: Series, horizon: int | None) -> Bounds:
-        """A series at the points of the segment, some of which depend on what comes."""
-        segment, ahead = self.graded.segment, series.reach.ahead
-        formulas = extremes(series.formula, self.graded.signature)
-        left = ahead if horizon is None else min(ahead, max(0, horizon - segment.count))
-        if formulas is None or ahead > _MOST_POINTS:
-            low, high = self._anything()
-            shape = (1, segment.length)
-            return Bounds(Value((), low.tensor.expand(shape)), Value((), high.tensor.expand(shape)))
-        pair = segment.extreme(formulas, range(left + 1) if horizon is None else [left])
-        return Bounds(*(Value(v.axes, v.tensor[..., : segment.length]) for v in pair))
+    def _point(self, piece: Piece) -> Ends:
+        """A series at the anchor."""
+        (series,) = piece.series
+        if piece.value is not None:
+            return self._same(piece.value)
+        if piece.anchor < self.recent.count:
+            return tuple(self.graded.at(piece, value) for value in self._near(series))
+        # Beyond the end, the shift around it knows.
+        return self._same(self._constant(0.0)) if self._ended else self._future(series)
 
-    def _future(self, series: Series) -> Bounds:
-        """A series at any point to come."""
-        if series.formula in self._futures:
-            return self._futures[series.formula]
-        back, ahead = series.reach
+    def _near(self, series: Series) -> Ends:
+        """A series at recent points, some of which depend on what comes."""
+        length, ahead = self.recent.length, series.reach.ahead
+        if self._ended:
+            return (self.graded.value(series, self._known),)
         formulas = extremes(series.formula, self.graded.signature)
-        found: Bounds | None = None
-        if formulas is None or back + ahead > _MOST_POINTS:
-            found = self._anything()
-        else:
-            for before in range(min(back, 1), back + 1):
-                lengths = range(before + 1, before + ahead + 2)
-                pair = self.graded.segment.extreme(formulas, lengths, known=False)
-                point = slice(before, before + 1)
-                here = Bounds(*(Value(v.axes, v.tensor[..., point]) for v in pair))
-                found = here if found is None else _hull(found, here)
-        assert found is not None
-        self._futures[series.formula] = found
-        return found
+        if formulas is None or ahead > _MOST_POINTS:
+            return tuple(Value((), v.tensor.expand(1, length)) for v in self._anything())
+        more: Sequence[int] = range(ahead + 1)
+        if self._horizon is not None:
+            more = [min(ahead, max(0, self._horizon - self.recent.count))]
+        pair = self.recent.extreme(formulas, more)
+        return tuple(Value(v.axes, v.tensor[..., :length]) for v in pair)
+
+    def _future(self, series: Series) -> Ends:
+        """A series at any point to come."""
+        if series.formula not in self._futures:
+            back, ahead = series.reach
+            formulas = extremes(series.formula, self.graded.signature)
+            options: list[Ends] = []
+            if formulas is None or back + ahead > _MOST_POINTS:
+                options = [self._anything()]
+            else:
+                for before in range(min(back, 1), back + 1):
+                    lengths = range(before + 1, before + ahead + 2)
+                    pair = self.recent.extreme(formulas, lengths, known=False)
+                    point = slice(before, before + 1)
+                    options.append(tuple(Value(v.axes, v.tensor[..., point]) for v in pair))
+            self._futures[series.formula] = _hull(options)
+        return self._futures[series.formula]
 
     # --- time ---------------------------------------------------------------------------------
 
-    def _to_come(self, piece: Piece, horizon: int | None) -> list[float]:
+    def _to_come(self, piece: Piece) -> list[float]:
         """The least and the greatest number of points to come that F, G, U or R looks at."""
-        first = max(piece.done, self.graded.segment.count)
-        most = last_point(piece) - first + 1
-        if horizon is not None:
-            return [max(0, min(most, horizon - first))]
+        first = max(piece.done, self.recent.count)
+        most = piece.last - first + 1
+        if self._horizon is not None:
+            return [max(0, min(most, self._horizon - first))]
         return [0, math.inf if most > 1 << 60 else max(0, most)]
 
-    def _pending(
-        self, piece: Piece, horizon: int | None
-    ) -> tuple[tuple[c.Axis, ...], list[list[Tensor]], list[tuple[Total, ...]]]:
-        """Axes, the low and the high values of series, and totals before those points."""
-        pairs = [self._near(s, horizon) for s in piece.series]
-        futures = [self._future(s) for s in piece.series]
-        whole = [v for pair in (*pairs, *futures) for v in pair]
-        axes, _ = align(whole)
-        order = piece.axes if piece.totals else axes
-        lows = self._expanded([p.low for p in pairs], order)
-        highs = self._expanded([p.high for p in pairs], order)
-        totals = piece.totals or self.graded.empty(piece, order)
-        return order, [lows, highs], [totals, totals]
+    def _over_time(self, piece: Piece, node: c.Aggregate | c.Until) -> Ends:
+        """F, G, U or R: the totals with recent points, and with those to come."""
+        near = [self._near(s) for s in piece.series]
+        futures = [] if self._ended else [self._future(s) for s in piece.series]
+        axes, _ = align([value for ends in (*near, *futures) for value in ends])
+        axes = piece.axes if piece.totals else axes
+        totals = piece.totals or self.graded.empty(piece, axes)
+        stop = min(self.recent.count, piece.last + 1)
+        dual = isinstance(node, c.Until) and node.dual
+        options: list[Ends] = []
+        for times in self._to_come(piece):
+            ends: list[Value] = []
+            for i in range(len(near[0])):
+                values = [expanded(pair[-1 - i if dual else i], axes) for pair in near]
+                first = self.graded.added(piece, totals, values, stop)[0]
+                if times:
+                    u = expanded(self._to_add(node, futures)[i], axes)[..., 0]
+                    first = first.repeated(u.expand(first.total.shape), times)
+                total = first.read().unsqueeze(-1)
+                ends.append(Value(axes, self.ops.negate(total) if dual else total))
+            options.append(tuple(reversed(ends) if dual else ends))
+        return _hull(options)
 
-    def _expanded(self, values: list[Value], axes: tuple[c.Axis, ...]) -> list[Tensor]:
-        """Values with a dimension for each of some axes, in their order."""
-        guide = Value(axes, torch.zeros((1, *[1] * len(axes), 1), dtype=torch.float64))
-        return align([guide, *values])[1][1:]
-
-    def _total(self, piece: Piece, horizon: int | None) -> Bounds:
-        axes, values, totals = self._pending(piece, horizon)
-        stop = min(self.graded.segment.count, last_point(piece) + 1)
-        future = self._future(piece.series[0])
-        ends: list[Bounds] = []
-        for times in self._to_come(piece, horizon):
-            found = []
-            for own, before, bound in zip(values, totals, future, strict=True):
-                (total,) = self.graded.added(piece, before, own, piece.done, stop)
-                (u,) = self._expanded([bound], axes)
-                more = u[..., 0].expand(total.total.shape)
-                found.append(Value(axes, total.repeated(more, times).read().unsqueeze(-1)))
-            ends.append(Bounds(*found))
-        return ends[0] if len(ends) == 1 else _hull(*ends)
-
-    def _until(self, piece: Piece, horizon: int | None) -> Bounds:
-        axes, values, totals = self._pending(piece, horizon)
-        assert isinstance(piece.node, c.Until)
-        stop = min(self.graded.segment.count, last_point(piece) + 1)
-        ops, dual = self.graded.ops, piece.node.dual
-        future = self._future(piece.series[1])
+    def _to_add(self, node: c.Aggregate | c.Until, futures: list[Ends]) -> Ends:
+        """The lowest and highest that a point to come adds to a total."""
+        if isinstance(node, c.Aggregate):
+            return futures[0]
         # Of the witnesses to come, the left side may be anything; below a dual, low is high.
-        best = ops.negate(future.low.tensor) if dual else future.high.tensor
-        best = ops.conjoin(best, self.graded.constant(1.0).tensor)
-        own_axes = (future.low if dual else future.high).axes
-        extremes_ = (self.graded.constant(0.0), Value(own_axes, best))
-        ends: list[Bounds] = []
-        for times in self._to_come(piece, horizon):
-            found = []
-            for own, before, bound in zip(
-                reversed(values) if dual else values, totals, extremes_, strict=True
-            ):
-                witnesses, past = self.graded.added(piece, before, own, piece.done, stop)
-                (u,) = self._expanded([bound], axes)
-                more = u[..., 0].expand(witnesses.total.shape)
-                found.append(self.graded.read(piece, axes, (witnesses.repeated(more, times), past)))
-            ends.append(Bounds(*(reversed(found) if dual else found)))
-        return ends[0] if len(ends) == 1 else _hull(*ends)
+        low, high = futures[1]
+        axes, best = (low.axes, self.ops.negate(low.tensor)) if node.dual else high
+        return self._constant(0.0), Value(axes, self.ops.conjoin(best, self._constant(1.0).tensor))
 
     # --- entities -----------------------------------------------------------------------------
 
-    def _over(self, piece: Piece, body: Bounds) -> Bounds:
+    def _quantified(self, piece: Piece, node: c.Quantifier, body: Ends) -> Ends:
         """A quantifier, over which somebody may still come."""
-        if piece.series and piece.value is None:
-            return self._anything()  # who counts is not known yet
-        found = []
-        for value, lowest in zip(body, (True, False), strict=True):
-            here, strangers = self.graded.over(piece.node, value, piece.value)
-            now = here.total.read()
-            if bool(strangers.any()):
+        guard = piece.value
+        if piece.series and guard is None:
+            if not self._ended:
+                return self._anything()  # who counts is not known yet
+            if piece.anchor >= self.recent.count:
+                return self._same(self._constant(0.0))
+            guard = self.graded.anchored(piece, self._known)
+        ends = []
+        for value, lowest in zip(body, (True, False), strict=False):
+            axes, total, values, strangers = self._bindings(node, value, guard)
+            now = total.read()
+            if not self._ended and bool(strangers.any()):
                 worst = math.inf if lowest else -math.inf
-                values = torch.where(strangers, here.values, worst)
-                extreme = values.amin(-1) if lowest else values.amax(-1)
+                reached = torch.where(strangers, values, worst)
+                extreme = reached.amin(-1) if lowest else reached.amax(-1)
                 known = extreme.isfinite()
-                more = here.total.repeated(torch.where(known, extreme, now), math.inf).read()
-                ends = torch.minimum(now, more) if lowest else torch.maximum(now, more)
-                now = torch.where(known, ends, now)
-            found.append(Value(here.axes, now))
-        return Bounds(*found)
+                more = total.repeated(torch.where(known, extreme, now), math.inf).read()
+                limit = torch.minimum(now, more) if lowest else torch.maximum(now, more)
+                now = torch.where(known, limit, now)
+            ends.append(Value(axes, now))
+        return tuple(ends)
+
+    def _bindings(
+        self, node: c.Quantifier, body: Value, guard: Value | None
+    ) -> tuple[Axes, Total, Tensor, Tensor]:
+        """The axes that are left, with a total for each of their bindings over those who are there.
+
+        Then the values of all, and which of them would count if a stranger came.
+        """
+        domain, bound = self.graded.domain, node.axes
+        parts = [body, *([guard] if guard is not None else [])]
+        free = dict.fromkeys(axis for part in parts for axis in part.axes)
+        left = tuple(axis for axis in free if axis not in bound)
+        shape = (1, *domain.shape((*left, *bound)), 1)
+
+        def flat(tensor: Tensor) -> Tensor:
+            return tensor.expand(shape).movedim(-1, 1 + len(left)).flatten(2 + len(left))
+
+        values, *counts = (flat(expanded(part, (*left, *bound))) for part in parts)
+        present = flat(torch.from_numpy(domain.present(bound)).unsqueeze(-1))
+        counted = counts[0].bool() if counts else torch.ones_like(present)
+        rule = aggregator(self.ops, self.graded.semantics, node.universal, time=False)
+        total = rule.empty(tuple(values.shape[:-1])).plus(values, present & counted)
+        return left, total, values, ~present & counted
 
 
-def _hull(first: Bounds, second: Bounds) -> Bounds:
-    axes, (a, b) = align([first.low, second.low])
-    low = Value(axes, torch.minimum(a, b))
-    axes, (a, b) = align([first.high, second.high])
-    return Bounds(low, Value(axes, torch.maximum(a, b)))
+def _hull(options: Sequence[Ends]) -> Ends:
+    """The lowest and the highest of several."""
+    return functools.reduce(_wider, options)
+
+
+def _wider(first: Ends, second: Ends) -> Ends:
+    ends = []
+    for a, b, choose in zip(first, second, (torch.minimum, torch.maximum), strict=True):
+        axes, (u, v) = align([a, b])
+        ends.append(Value(axes, choose(u, v)))
+    return tuple(ends)

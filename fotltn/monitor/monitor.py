@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -21,13 +21,12 @@ from fotltn.monitor.history import History
 from fotltn.monitor.intake import Arrival, Intake, fixed_sorts
 from fotltn.monitor.judge import FALSE_NOW, LOST, SURE, TRUE_NOW, Judge
 from fotltn.monitor.limits import Limits
-from fotltn.monitor.normal import nnf, outer
+from fotltn.monitor.nnf import nnf, outer
 from fotltn.monitor.reader import Stretch
 from fotltn.monitor.series import GrowingError
-from fotltn.monitor.states import State, States, Value
-from fotltn.monitor.steps import Fact, Given, Header, Step, header_of, step_of, wrong
-from fotltn.monitor.strangers import axes_of, tells_apart
-from fotltn.monitor.verdicts import Outcome, Verdict
+from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.monitor.unseen import count_variables, tells_apart
+from fotltn.monitor.verdicts import State, States, ValueBounds, Verdict
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
@@ -80,17 +79,18 @@ class Monitor:
         self.horizon, self.threshold = horizon, threshold
         self._lines = int(isinstance(header, str))
         header = Header(entities=entities or {}) if header is None else header_of(header)
-        self.domain = _domain(checked, fixed_sorts(checked.signature, header))
-        used = _used(checked)
+        formulas = [a.formula for a in checked.axioms]
+        used = {n.predicate for n in _nodes(formulas, c.Atom)}
+        self.domain = _domain(checked, fixed_sorts(checked.signature, header), used)
         self.columns = Columns(self.domain, self.signature, sorted(used))
         graded = values != "none" and not self.semantics.boolean
-        hard = _guarding(checked) if graded else frozenset[str]()
+        guards = [q.guard for q in _nodes(formulas, c.Quantifier) if q.guard is not None]
+        hard = {n.predicate for n in _nodes(guards, c.Atom)} if graded else set[str]()
         self.intake = Intake(self.signature, self.domain, self.columns, used, hard)
         self.history = History(self.signature, self.columns, self.intake)
         table = None if like is None else like.crisp.table
-        self.crisp: Crisp = Crisp(self.signature, self.columns, self.intake.relations, table)
-        outcome = Outcome(self.domain, self.signature, self.intake.relations)
-        self.judge = Judge(self.crisp, outcome)
+        self.crisp: Crisp = Crisp(self.signature, self.columns, table)
+        self.judge = Judge(self.crisp, self.signature)
         self.graded = Graded(self.signature, self.semantics, self.domain, self.intake)
         self.limits = Limits(self.graded)
         self.growing: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Monitor:
         self._codes: list[int] = []
         self._open: list[list[State]] = []
 
-    def _begin(self, step: Step, checked: Sequence[Checked]) -> None:
+    def _begin(self, step: TraceStep, checked: Sequence[Checked]) -> None:
         """Number those who are there from the start, and put automata into their first states."""
         self.intake.begin(step, checked)
         for name, reason in self.crisp.begin(self._fixed()).items():
@@ -126,11 +126,11 @@ class Monitor:
 
     def _follow(self, axiom: CheckedAxiom) -> None:
         """Choose how an axiom is followed: by automata, or by the whole history at the end."""
-        tree = outer(nnf(axiom.formula))
+        parts = outer(nnf(axiom.formula))
         try:
-            if tree is None:
+            if parts is None:
                 raise LimitError("a quantifier inside of time has the future beneath it")
-            self.crisp.add(axiom.name, tree)
+            self.crisp.add(axiom.name, parts)
         except LimitError as error:
             self.growing[axiom.name] = error.diagnostics[0].message
             self.history.add(axiom.name, axiom.formula)
@@ -146,7 +146,7 @@ class Monitor:
 
     # --- steps --------------------------------------------------------------------------------
 
-    def step(self, facts: Given = (), values: Iterable[Fact] = ()) -> States:
+    def step(self, facts: StepInput = (), values: Iterable[Fact] = ()) -> States:
         """Go on by one step.
 
         Args:
@@ -162,7 +162,7 @@ class Monitor:
         (states,) = self.steps([step_of(facts, values, line=self._lines)])
         return states
 
-    def steps(self, steps: Iterable[Given]) -> Iterator[States]:
+    def steps(self, steps: Iterable[StepInput]) -> Iterator[States]:
         """Go on by many steps, several at a time, which is faster.
 
         Args:
@@ -172,13 +172,13 @@ class Monitor:
             DataError: a step does not fit the theory; those before it are done.
         """
         name = str(getattr(steps, "name", "steps"))
-        for given in steps:
-            if not isinstance(given, Step):
+        for raw in steps:
+            if not isinstance(raw, TraceStep):
                 self._lines += 1
-                if isinstance(given, str) and not given.strip():
+                if isinstance(raw, str) and not raw.strip():
                     continue
             try:
-                yield from self._take(step_of(given, name=name, line=self._lines))
+                yield from self._take(step_of(raw, name=name, line=self._lines))
             except DataError:
                 yield from self._flush()
                 raise
@@ -199,7 +199,7 @@ class Monitor:
         self.ended = True
         return States(self.count - 1, self._final(self.crisp.rows))
 
-    def values(self) -> dict[str, Value]:
+    def values(self) -> dict[str, ValueBounds]:
         """The value of each axiom if the trace ended now, and between which values it may end.
 
         Raises:
@@ -207,7 +207,7 @@ class Monitor:
         """
         if self.count == 0:
             raise DataError("a trace has at least one step, but there was none")
-        now = self.graded.values()
+        now = self.limits.values()
         now |= self.history.values(
             [n for n in self.valueless if n in self.history.formulas],
             self.semantics,
@@ -216,12 +216,12 @@ class Monitor:
         limits = {n: (v, v) for n, v in now.items()} if self.ended else {}
         limits = limits or self.limits.bounds(self.horizon)
         return {
-            a.name: Value(now.get(a.name), *limits.get(a.name, (0.0, 1.0)))
+            a.name: ValueBounds(now.get(a.name), *limits.get(a.name, (0.0, 1.0)))
             for a in self.theory.axioms
             if a.name in now or a.name in self.valueless
         }
 
-    def _take(self, step: Step) -> Iterator[States]:
+    def _take(self, step: TraceStep) -> Iterator[States]:
         """Check a step and let it wait; what is before somebody new is done first."""
         if self.ended:
             raise DataError("the trace has ended, so there are no more steps")
@@ -356,48 +356,30 @@ class Monitor:
         return tuple(states)
 
 
-def _used(theory: CheckedTheory) -> set[str]:
-    """The predicates of axioms."""
-    found = set()
-    for axiom in theory.axioms:
-        for node in postorder(axiom.formula):
-            match node:
-                case c.Atom(name):
-                    found.add(name)
-    return found
+N = TypeVar("N", bound=c.Core)
 
 
-def _guarding(theory: CheckedTheory) -> frozenset[str]:
-    """The predicates of guards."""
-    found = set()
-    for axiom in theory.axioms:
-        for node in postorder(axiom.formula):
-            if isinstance(node, c.Quantifier) and node.guard is not None:
-                found |= {n.predicate for n in postorder(node.guard) if isinstance(n, c.Atom)}
-    return frozenset(found)
+def _nodes(formulas: Iterable[c.Formula], kind: type[N]) -> list[N]:
+    """The distinct parts of formulas of a kind."""
+    return [node for node in postorder(*formulas) if isinstance(node, kind)]
 
 
-def _domain(theory: CheckedTheory, fixed: set[str]) -> Domain:
+def _domain(theory: CheckedTheory, fixed: set[str], used: set[str]) -> Domain:
     """Constants, and strangers of the sorts that may grow, as many as axioms can tell apart."""
     signature = theory.signature
+    formulas = [a.formula for a in theory.axioms]
     copies: dict[str, int] = {}
     marks: dict[str, tuple[str, ...]] = {}
-    used = _used(theory)
-    for sort in signature.sorts:
-        if sort in fixed:
-            continue
+    for sort in (s for s in signature.sorts if s not in fixed):
         copies[sort] = max(
-            (axes_of(a.formula, sort) for a in theory.axioms if tells_apart(a.formula, sort)),
-            default=1,
+            (count_variables(f, sort) for f in formulas if tells_apart(f, sort)), default=1
         )
-        own = [n for n, d in signature.predicates.items() if d.static and d.sorts == (sort,)]
-        own = [n for n in own if n in used]
-        marks[sort] = tuple(own) if len(own) <= MOST_MARKS else ()
+        static = [n for n, d in signature.predicates.items() if d.static and d.sorts == (sort,)]
+        counting = tuple(name for name in static if name in used)
+        marks[sort] = counting if len(counting) <= MOST_MARKS else ()
     domain = Domain(copies, marks, {sort: {} for sort in signature.sorts})
-    named_ = [(d.sort, d.name) for d in signature.constants.values()]
-    for axiom in theory.axioms:
-        named_ += [(n.sort, n.name) for n in postorder(axiom.formula) if isinstance(n, c.Constant)]
-    for sort, name in named_:
-        if name not in domain.names[sort]:
-            domain.add(sort, name)
+    for declared in signature.constants.values():
+        domain.add(declared.sort, declared.name)
+    for constant in _nodes(formulas, c.Constant):
+        domain.add(constant.sort, constant.name)
     return domain

@@ -9,21 +9,18 @@ lower bound as many as that says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
 from fotltn.algebra.expr import free_axes_of_all
 from fotltn.logic import core as c
-from fotltn.monitor.domain import Array, Domain, Kind
-from fotltn.monitor.promises import ENDLESS
+from fotltn.monitor.domain import Array, Axes, Domain, Stranger, aligned, ordered
+from fotltn.monitor.obligations import ENDLESS
 from fotltn.tree import children, postorder
 
 _NEVER = -(1 << 62)
-
-Axes = tuple[c.Axis, ...]
-Index = tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -39,82 +36,72 @@ class Stretch:
     functions: Mapping[str, Array]
 
 
-@dataclass(slots=True)
-class Kept:
-    """What an operator of the past keeps: arrays with axes (earlier step, named axes …)."""
-
-    axes: Axes
-    arrays: dict[str, Array] = field(default_factory=dict)
+#: What an operator of the past keeps: arrays with axes (earlier step, named axes …).
+Memory = dict[str, Array]
 
 
 class Reader:
     """Reads formulas, each distinct part of them once."""
 
-    def __init__(
-        self, domain: Domain, relations: Mapping[str, Array], kinds: frozenset[Kind] = frozenset()
-    ) -> None:
+    def __init__(self, domain: Domain, kinds: frozenset[Stranger] = frozenset()) -> None:
         """Nothing to read yet; quantifiers run over those who are there, and some strangers."""
-        self.domain, self.relations, self.kinds = domain, relations, kinds
-        self.order: dict[c.Axis, int] = {}
+        self.domain, self.kinds = domain, kinds
         self.slots: dict[c.Core, int] = {}
         self.axes: list[Axes] = []
         self.runs: list[Callable[[Stretch], Array]] = []
         self.values: list[Array] = []
-        self.kept: dict[c.Core, Kept] = {}
+        self.memories: dict[int, Memory] = {}
 
-    def add(self, formula: c.Core) -> int:
-        """Read this, too; its place among the values."""
+    def add(self, formula: c.Core) -> None:
+        """Read this, too."""
         free = free_axes_of_all(formula)
         for node in postorder(formula):
-            if node in self.slots:
-                continue
-            for axis in sorted(free[node], key=str):
-                self.order.setdefault(axis, len(self.order))
-            axes = self._sorted(free[node])
-            below = [self.slots[child] for child in children(node)]  # type: ignore[index]
-            self.slots[node] = len(self.runs)
-            self.axes.append(axes)
-            self.runs.append(self._run(node, axes, below))
-        return self.slots[formula]
+            if node not in self.slots:
+                axes = ordered(free[node])
+                below = [self.slots[child] for child in children(node)]  # type: ignore[index]
+                slot = self.slots[node] = len(self.runs)
+                self.axes.append(axes)
+                self.runs.append(self._run(node, slot, axes, below))  # type: ignore[arg-type]
 
-    def read(self, stretch: Stretch) -> list[Array]:
-        """The values of everything over some steps, which follow those read before."""
+    def read(self, stretch: Stretch) -> None:
+        """Find the values of everything over some steps, which follow those read before."""
         self.values = []
         for run in self.runs:
             self.values.append(run(stretch))
-        return self.values
 
-    def grown(self, kind: Kind) -> dict[c.Core, dict[str, Array]]:
+    def grown(self, kind: Stranger) -> dict[int, Memory]:
         """What is kept, with one more entity, who was a stranger of that kind."""
         return {
-            node: {
-                name: self.domain.grown(array, kept.axes, kind, lead=1)
-                for name, array in kept.arrays.items()
-            }
-            for node, kept in self.kept.items()
+            slot: {n: self.domain.grown(a, self.axes[slot], kind) for n, a in memory.items()}
+            for slot, memory in self.memories.items()
         }
 
-    def adopt(self, found: Mapping[c.Core, dict[str, Array]]) -> None:
+    def adopt(self, memories: Mapping[int, Memory]) -> None:
         """Go on from what this or another reader of the same formulas has kept."""
-        for node, arrays in found.items():
-            self.kept[node].arrays = dict(arrays)
+        self.memories = {slot: dict(memory) for slot, memory in memories.items()}
 
-    def _sorted(self, axes: frozenset[c.Axis]) -> Axes:
-        return tuple(sorted(axes, key=self.order.__getitem__))
+    def _run(
+        self, node: c.AnyNode, slot: int, axes: Axes, below: list[int]
+    ) -> Callable[[Stretch], Array]:
+        def values() -> list[Array]:
+            """The operands, with a dimension for each axis."""
+            return [aligned(self.values[arg], self.axes[arg], axes) for arg in below]
 
-    def _size(self, axis: c.Axis) -> int:
-        if axis.relation is not None:
-            return len(self.relations[axis.relation])
-        return self.domain.size(str(axis.sort))
+        def memory() -> Memory:
+            return self.memories.setdefault(slot, {})
 
-    def _run(self, node: c.Core, axes: Axes, below: list[int]) -> Callable[[Stretch], Array]:
-        values = self._aligned(below, axes)
+        def everywhere(stretch: Stretch) -> list[Array]:
+            shape = (stretch.count, *self.domain.shape(axes))
+            return [np.broadcast_to(value, shape) for value in values()]
+
         match node:
+            case c.Variable(axis, _, None):
+                return lambda _: np.arange(*self.domain.shape([axis])).reshape(1, -1)
             case c.Variable(axis, _, column):
-                return lambda _: self._variable(axis, column)
+                return lambda _: self.domain.relations[str(axis.relation)][None, :, column]
             case c.Constant(name, sort):
                 return lambda _: np.array([self.domain.names[sort][name]])
-            case c.Number(value):
+            case c.Number(value) | c.Truth(value):
                 return lambda _: np.array([value])
             case c.Apply(name):
                 return lambda s: _gather(s.functions[name], values())
@@ -123,9 +110,8 @@ class Reader:
                 if order is None:
                     return lambda s: _gather(s.predicates[name], values())
                 return lambda s: s.predicates[name].transpose(order)
-            case c.Truth(value):
-                return lambda _: np.full((1,), value)
-            case c.Edge(True):
+            case c.Edge(past):
+                assert past
                 return lambda s: np.arange(s.start, s.start + s.count) == 0
             case c.Equal():
                 return lambda _: np.equal(*values())
@@ -139,74 +125,35 @@ class Reader:
             case c.Or():
                 return lambda _: np.logical_or(*values())
             case c.Quantifier(universal, bound):
-                return self._quantifier(universal, bound, self.axes[below[-1]], below[-1])
-            case c.Shift(_, steps, True, weak):
-                kept = self.kept.setdefault(node, Kept(axes))
-                return lambda s: _prev(self._wide(values()[0], axes, s), steps, weak, kept)
-            case c.Until(dual, _, _, window, True):
-                kept = self.kept.setdefault(node, Kept(axes))
+                return lambda _: self._quantified(universal, axes, bound, below[-1])
+            case c.Shift(_, steps, past, weak):
+                assert past
+                return lambda s: _prev(everywhere(s)[0], steps, weak, memory())
+            case c.Until(dual, _, _, window, past):
+                assert past
 
                 def since(stretch: Stretch) -> Array:
-                    a, b = (self._wide(v, axes, stretch) for v in values())
-                    found = _since(~a if dual else a, ~b if dual else b, window, stretch, kept)
-                    return ~found if dual else found
+                    a, b = everywhere(stretch)
+                    true = _since(~a if dual else a, ~b if dual else b, window, stretch, memory())
+                    return ~true if dual else true
 
                 return since
-        raise AssertionError(node)
+            case c.Implies() | c.Aggregate():
+                raise AssertionError(node)  # not in normal form
+            case never:
+                assert_never(never)
 
-    def _aligned(self, below: Sequence[int], axes: Axes) -> Callable[[], list[Array]]:
-        """The operands, with a dimension for each axis."""
-        indices: list[Index] = []
-        for slot in below:
-            own = self.axes[slot]
-            indices.append((slice(None), *(slice(None) if a in own else None for a in axes)))
-        plain = all(self.axes[slot] == axes for slot in below)
-
-        def values() -> list[Array]:
-            found = [self.values[slot] for slot in below]
-            return found if plain else [v[i] for v, i in zip(found, indices, strict=True)]
-
-        return values
-
-    def _wide(self, value: Array, axes: Axes, stretch: Stretch) -> Array:
-        shape = (stretch.count, *(self._size(a) for a in axes))
-        return value if value.shape == shape else np.broadcast_to(value, shape)
-
-    def _variable(self, axis: c.Axis, column: int | None) -> Array:
-        if column is None:
-            return np.arange(self._size(axis)).reshape(1, -1)
-        assert axis.relation is not None
-        found: Array = self.relations[axis.relation][:, column].reshape(1, -1)
-        return found
-
-    def _quantifier(
-        self, universal: bool, bound: Axes, axes: Axes, body: int
-    ) -> Callable[[Stretch], Array]:
-        dims = tuple(1 + axes.index(a) for a in bound if a in axes)
-        inside = [a for a in bound if a in axes]
-        absent = [a for a in bound if a not in axes]
-
-        def run(_: Stretch) -> Array:
-            value = self.values[body]
-            index: list[Any] = [slice(None)] * value.ndim
-            for axis, dim in zip(inside, dims, strict=True):
-                if axis.sort is not None:
-                    index[dim] = self.domain.seen(axis.sort, self.kinds)
-                    if not isinstance(index[dim], slice):
-                        value = value.take(index[dim], axis=dim)
-                        index[dim] = slice(None)
-            value = value[tuple(index)]
-            found: Array = value.all(dims) if universal else value.any(dims)
-            if any(self._count(a) == 0 for a in absent):
-                return np.full_like(found, universal)
-            return found
-
-        return run
-
-    def _count(self, axis: c.Axis) -> int:
-        if axis.sort is None:
-            return self._size(axis)
-        return len(np.arange(self._size(axis))[self.domain.seen(axis.sort, self.kinds)])
+    def _quantified(self, universal: bool, axes: Axes, bound: Axes, body: int) -> Array:
+        value = aligned(self.values[body], self.axes[body], (*axes, *bound))
+        value = np.broadcast_to(value, (len(value), *self.domain.shape((*axes, *bound))))
+        dims = tuple(range(1 + len(axes), value.ndim))
+        for dim, axis in zip(dims, bound, strict=True):
+            if axis.sort is not None:
+                seen = self.domain.seen(axis.sort, self.kinds)
+                value = value[(*[slice(None)] * dim, seen)]
+        join = np.logical_and if universal else np.logical_or
+        truth: Array = join.reduce(value, dims)
+        return truth
 
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
@@ -216,33 +163,30 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 def _plain(args: tuple[c.Term, ...], axes: Axes) -> tuple[int, ...] | None:
     """The order of a table's dimensions, if its arguments are different variables."""
-    found = [a.axis for a in args if isinstance(a, c.Variable) and a.column is None]
-    if len(found) != len(args) or len(set(found)) != len(args):
+    plain = [a.axis for a in args if isinstance(a, c.Variable) and a.column is None]
+    if len(plain) != len(args) or len(set(plain)) != len(args):
         return None
-    return (0, *(1 + found.index(a) for a in axes))
+    return (0, *(1 + plain.index(a) for a in axes))
 
 
 def _gather(table: Array, args: Sequence[Array]) -> Array:
     rank = max((a.ndim for a in args), default=1)
     times = np.arange(len(table)).reshape(-1, *[1] * (rank - 1))
-    found: Array = table[(times, *args)]
-    return found
+    cells: Array = table[(times, *args)]
+    return cells
 
 
-def _prev(value: Array, steps: int, weak: bool, kept: Kept) -> Array:
-    """The value so many steps ago."""
-    before = kept.arrays.get("values")
-    count = len(value)
-    whole = value if before is None else np.concatenate([before, value])
-    first = len(whole) - count - steps  # where the first of these steps looks
-    kept.arrays["values"] = whole[-steps:].copy()
-    if first >= 0:
-        return whole[first : first + count]
-    missing = np.full((min(count, -first), *value.shape[1:]), weak)
-    return np.concatenate([missing, whole[: max(0, count + first)]])
+def _prev(value: Array, steps: int, outside: bool | int, memory: Memory, name: str = "") -> Array:
+    """The value so many steps ago, which is `outside` before the first step."""
+    before = memory.get(name, value[:0])
+    known = np.concatenate([before, value])
+    missing = min(len(value), steps - len(before))
+    memory[name] = known[-steps:].copy()
+    nothing = np.full((missing, *value.shape[1:]), outside, dtype=value.dtype)
+    return np.concatenate([nothing, known[: len(value) - missing]])
 
 
-def _since(a: Array, b: Array, window: c.Window, stretch: Stretch, kept: Kept) -> Array:
+def _since(a: Array, b: Array, window: c.Window, stretch: Stretch, memory: Memory) -> Array:
     """Whether `b` was true inside the window, and `a` ever since.
 
     The best witness is the last one at least `low` steps ago. It serves if it is at most `high`
@@ -250,26 +194,20 @@ def _since(a: Array, b: Array, window: c.Window, stretch: Stretch, kept: Kept) -
     """
     times = np.arange(stretch.start, stretch.start + stretch.count)
     times = times.reshape(-1, *[1] * (a.ndim - 1))
-    broken = _last(~a, times, kept, "broken")
-    witness = _last(b, times, kept, "witness")
+    broken = _last(~a, times, memory, "broken")
+    witness = _last(b, times, memory, "witness")
     if window.low > 0:
-        earlier = kept.arrays.get("witnesses", witness[:0])
-        whole = np.concatenate([earlier, witness])
-        first = len(whole) - len(witness) - window.low
-        kept.arrays["witnesses"] = whole[-window.low :].copy()
-        none = np.full((max(0, min(len(witness), -first)), *witness.shape[1:]), _NEVER)
-        seen = whole[max(0, first) : max(0, first + len(witness))]
-        witness = np.concatenate([none, seen])
+        witness = _prev(witness, window.low, _NEVER, memory, "witnesses")
     high = ENDLESS if window.high is None else window.high
-    found: Array = witness >= np.maximum(np.maximum(times - high, 0), broken)
-    return found
+    true: Array = witness >= np.maximum(np.maximum(times - high, 0), broken)
+    return true
 
 
-def _last(value: Array, times: Array, kept: Kept, name: str) -> Array:
+def _last(value: Array, times: Array, memory: Memory, name: str) -> Array:
     """The last time at which something was true."""
-    found = np.where(value, times, _NEVER)
-    if name in kept.arrays:
-        found[:1] = np.maximum(found[:1], kept.arrays[name])
-    found = np.maximum.accumulate(found)
-    kept.arrays[name] = found[-1:].copy()
-    return found
+    last = np.where(value, times, _NEVER)
+    if name in memory:
+        last[:1] = np.maximum(last[:1], memory[name])
+    last = np.maximum.accumulate(last)
+    memory[name] = last[-1:].copy()
+    return last

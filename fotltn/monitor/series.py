@@ -1,21 +1,23 @@
 """Formulas whose degree at a point depends on few points around it, and how to evaluate them.
 
-Some steps of the trace are kept as a *segment*, on which the reference evaluator is right at every
-point that has enough neighbours. Operators of the past without a bound are *streams*: their degrees
-come from running totals, and stand in the segment like the facts of a predicate.
+The last points of the trace are kept, on which the reference evaluator is right at every point
+that has enough neighbours. Operators of the past without a bound are *streams*: their degrees
+come from running totals, and stand there like the facts of a predicate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
+from fotltn.logic.span import HERE, inside
+from fotltn.monitor.domain import ordered
 from fotltn.semantics.config import Fold, PMean, Semantics, TConorm, TNorm
-from fotltn.tree import children, fold, parts, postorder
+from fotltn.tree import children, fold, postorder, rebuilt
 
 #: The stream that is true at the first point alone.
 FIRST = "<first>"
@@ -77,27 +79,25 @@ class Streams:
 
     def parts(self, formula: c.Formula) -> dict[c.Core, Series | str]:
         """Each part of a formula as a series, or else the reason why it is none."""
-        found: dict[c.Core, Series | str] = {}
-        rebuilt: dict[c.Core, c.Core] = {}
+        series: dict[c.Core, Series | str] = {}
+        replaced: dict[c.Core, c.Core] = {}
         reaches: dict[c.Core, Reach] = {}
         for node in postorder(formula):
-            below = children(node)
-            same = all(rebuilt[child] is child for child in below)  # type: ignore[index]
-            inner: Any = node if same else type(node)(*(_renewed(p, rebuilt) for p in parts(node)))
-            rebuilt[node] = inner
-            failed = [r for r in map(found.get, below) if isinstance(r, str)]  # type: ignore[arg-type]
+            below: list[c.Core] = children(node)  # type: ignore[assignment]
+            inner = replaced[node] = rebuilt(node, [replaced[child] for child in below])
+            failed = [r for r in map(series.get, below) if isinstance(r, str)]
             if failed:
-                found[node] = failed[0]
+                series[node] = failed[0]
                 continue
             try:
-                reach = _reach_of(node, [reaches[child] for child in below])  # type: ignore[index]
-                rebuilt[node] = self._replaced(inner, reach)
-                reaches[node] = Reach(0, 0) if _is_stream(rebuilt[node]) else reach
+                reach = _reach_of(node, [reaches[child] for child in below])
+                replaced[node] = self._replaced(inner, reach)
+                reaches[node] = Reach(0, 0) if _is_stream(replaced[node]) else reach
                 if isinstance(inner, c.Formula):
-                    found[node] = Series(rebuilt[node], reaches[node])  # type: ignore[arg-type]
+                    series[node] = Series(replaced[node], reaches[node])  # type: ignore[arg-type]
             except GrowingError as error:
-                found[node] = str(error)
-        return found
+                series[node] = str(error)
+        return series
 
     def used(self, formulas: Iterable[c.Formula]) -> list[Stream]:
         """The streams in some formulas, and those that they need, inner ones first."""
@@ -154,19 +154,13 @@ class Streams:
         if reach.ahead:
             raise GrowingError("an operator of the past without bound has the future beneath it")
         if node not in self.known:
-            axes = tuple(sorted(free_axes(node), key=str))
+            axes = ordered(free_axes(node))
             if any(a.relation is not None for a in axes):
                 raise GrowingError("it looks back without bound on paired variables")
             name = f"<{len(self.known)}>"
             self.known[node] = Stream(name, node, axes, reach, unbounded)
-        found = self.known[node]
-        return c.Atom(found.name, tuple(c.Variable(a, str(a.sort)) for a in found.axes))
-
-
-def _renewed(part: Any, rebuilt: dict[c.Core, c.Core]) -> Any:
-    if isinstance(part, tuple):
-        return tuple(rebuilt.get(item, item) for item in part)
-    return rebuilt.get(part, part) if isinstance(part, c.Core) else part
+        stream = self.known[node]
+        return c.Atom(stream.name, tuple(c.Variable(a, str(a.sort)) for a in stream.axes))
 
 
 def is_lattice(semantics: Semantics) -> bool:
@@ -183,27 +177,21 @@ def _is_stream(node: c.Core) -> bool:
     return isinstance(node, c.Atom) and node.predicate.startswith("<")
 
 
-def _widest(*reaches: Reach) -> Reach:
-    return Reach(max(r.back for r in reaches), max(r.ahead for r in reaches))
-
-
 def _reach_of(node: c.Core, below: list[Reach]) -> Reach:
-    inner = _widest(Reach(0, 0), *below)
-    match node:
-        case c.Edge(False):
-            return Reach(0, 1)
-        case c.Shift(_, steps, True):
-            return Reach(inner.back + steps, max(0, inner.ahead - steps))
-        case c.Shift(_, steps, False):
-            return Reach(max(0, inner.back - steps), inner.ahead + steps)
-        case c.Aggregate(_, _, window, past) | c.Until(_, _, _, window, past):
-            if past:
-                high = window.low if window.high is None else window.high
-                return Reach(inner.back + high, inner.ahead)
-            if window.high is None:
-                raise GrowingError("an operator of the future without bound is not outermost")
-            return Reach(inner.back, inner.ahead + window.high)
-    return inner
+    """How far a node reaches, if its parts reach so far from where it reads them."""
+    back = max((reach.back for reach in below), default=0)
+    ahead = max((reach.ahead for reach in below), default=0)
+    if not isinstance(node, c.Formula):
+        return Reach(back, ahead)
+    if node == c.Edge(past=False):
+        return Reach(0, 1)
+    low, high = inside(node, HERE)
+    if high is None:
+        raise GrowingError("an operator of the future without bound is not outermost")
+    low = high if low is None else low  # a running total takes in the nearest point alone
+    if not isinstance(node, c.Shift):
+        low, high = min(low, 0), max(high, 0)
+    return Reach(max(0, back - low), max(0, ahead + high))
 
 
 # --- bounds ----------------------------------------------------------------------------------
@@ -222,39 +210,18 @@ def extremes(formula: c.Formula, signature: Signature) -> tuple[c.Formula, c.For
                 return None
 
     def visit(node: c.Core, below: list[tuple[c.Core, c.Core]]) -> tuple[c.Core, c.Core]:
-        low = [b[0] for b in below]
-        high = [b[1] for b in below]
+        low, high = [a for a, _ in below], [b for _, b in below]
         match node:
             case c.Atom(name, args) if _changes(name, signature):
                 return c.Atom(name + LOW, args), c.Atom(name + HIGH, args)
             case c.Not():
-                return c.Not(*high), c.Not(*low)  # type: ignore[arg-type]
+                low, high = high, low
             case c.Implies():
-                return c.Implies(high[0], low[1]), c.Implies(low[0], high[1])  # type: ignore[arg-type]
-            case c.And() | c.Or():
-                kind = type(node)
-                return kind(*low), kind(*high)  # type: ignore[arg-type]
-            case c.Quantifier(universal, axes, guard):
-                return (
-                    c.Quantifier(universal, axes, guard, low[-1]),  # type: ignore[arg-type]
-                    c.Quantifier(universal, axes, guard, high[-1]),  # type: ignore[arg-type]
-                )
-            case c.Shift(_, steps, past, weak):
-                return c.Shift(low[0], steps, past, weak), c.Shift(high[0], steps, past, weak)  # type: ignore[arg-type]
-            case c.Aggregate(universal, _, window, past):
-                return (
-                    c.Aggregate(universal, low[0], window, past),  # type: ignore[arg-type]
-                    c.Aggregate(universal, high[0], window, past),  # type: ignore[arg-type]
-                )
-            case c.Until(dual, _, _, window, past):
-                return (
-                    c.Until(dual, low[0], low[1], window, past),  # type: ignore[arg-type]
-                    c.Until(dual, high[0], high[1], window, past),  # type: ignore[arg-type]
-                )
-        return node, node
+                low[0], high[0] = high[0], low[0]
+        return rebuilt(node, low), rebuilt(node, high)
 
-    found: tuple[c.Formula, c.Formula] = fold(formula, visit)  # type: ignore[assignment]
-    return found
+    pair: tuple[c.Formula, c.Formula] = fold(formula, visit)  # type: ignore[assignment]
+    return pair
 
 
 def _changes(name: str, signature: Signature) -> bool:

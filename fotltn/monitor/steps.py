@@ -16,7 +16,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InputLine:
     """A line of input, that errors can point into."""
 
     name: str
@@ -31,7 +31,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """What is true at a point: facts, and the values of functions that change.
 
     Args:
@@ -42,11 +42,11 @@ class Step:
 
     facts: Sequence[Fact] = ()
     values: Sequence[Fact] = ()
-    line: Line | None = None
+    line: InputLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Header(Step):
+class Header(TraceStep):
     """What is known before the first step: entities, static facts and values, relations.
 
     Args:
@@ -65,10 +65,10 @@ class Header(Step):
 
 
 #: A step as one may write it.
-Given = Step | Mapping[str, Any] | str | Iterable[Fact]
+StepInput = TraceStep | Mapping[str, Any] | str | Iterable[Fact]
 
 
-def wrong(step: Step, message: str, path: Path = (), hint: str | None = None) -> DataError:
+def wrong(step: TraceStep, message: str, path: Path = (), hint: str | None = None) -> DataError:
     """An error at a place of a step."""
     if step.line is not None:
         return DataError(Diagnostic(message, step.line.span(path), hint))
@@ -81,12 +81,12 @@ def wrong(step: Step, message: str, path: Path = (), hint: str | None = None) ->
 
 
 def step_of(
-    given: Given, values: Iterable[Fact] = (), *, name: str = "steps", line: int = 1
-) -> Step:
+    raw: StepInput, values: Iterable[Fact] = (), *, name: str = "steps", line: int = 1
+) -> TraceStep:
     """A step, however it is given: facts, an object with the keys of a line, or the line itself.
 
     Args:
-        given: the step.
+        raw: the step.
         values: of functions, if only facts are given.
         name: what errors call the lines.
         line: the number of this one.
@@ -94,22 +94,22 @@ def step_of(
     Raises:
         DataError: it is no step.
     """
-    if isinstance(given, Step):
-        return given
-    if isinstance(given, str):
-        return read_line(Line(name, line, given.rstrip("\r\n")))
-    if isinstance(given, Mapping):
-        return _read_object(given, None)
-    return Step(tuple(given), tuple(values))
+    if isinstance(raw, TraceStep):
+        return raw
+    if isinstance(raw, str):
+        return read_line(InputLine(name, line, raw.rstrip("\r\n")))
+    if isinstance(raw, Mapping):
+        return _read_object(raw, None)
+    return TraceStep(tuple(raw), tuple(values))
 
 
-def header_of(given: Given) -> Header:
+def header_of(raw: StepInput) -> Header:
     """A header, likewise.
 
     Raises:
         DataError: it is none.
     """
-    step = step_of(given)
+    step = step_of(raw)
     if not isinstance(step, Header):
         raise wrong(step, "a header is an object with the key 'entities'")
     return step
@@ -120,7 +120,7 @@ def header_of(given: Given) -> Header:
 _KEYS = ("facts", "values", "entities", "closed", "default")
 
 
-def read_line(line: Line) -> Step:
+def read_line(line: InputLine) -> TraceStep:
     """A step, or a header (which has the key `entities`), from a line of JSON.
 
     Raises:
@@ -136,12 +136,12 @@ def read_line(line: Line) -> Step:
         hint = 'each line is an object such as {"facts": [["Stop", "ego"]]}'
         raise DataError(Diagnostic(f"this is no JSON: {error.reason}", span, hint)) from None
     if not isinstance(value, dict):
-        raise wrong(Step(line=line), "a step is an object with the key 'facts'")
+        raise wrong(TraceStep(line=line), "a step is an object with the key 'facts'")
     return _read_object(value, line)
 
 
-def _read_object(value: Mapping[str, Any], line: Line | None) -> Step:
-    bare = Step(line=line)
+def _read_object(value: Mapping[str, Any], line: InputLine | None) -> TraceStep:
+    bare = TraceStep(line=line)
     for key in value:
         if key not in _KEYS:
             hint = did_you_mean(key, _KEYS) or f"there are {listing(_KEYS)}"
@@ -154,7 +154,7 @@ def _read_object(value: Mapping[str, Any], line: Line | None) -> Step:
         for key in ("closed", "default"):
             if key in value:
                 raise wrong(bare, f"'{key}' goes with 'entities'", (key,))
-        return Step(facts, values, line)
+        return TraceStep(facts, values, line)
     closed = value.get("closed", False)
     if not isinstance(closed, bool):
         raise wrong(bare, "'closed' is true or false", ("closed",))

@@ -15,12 +15,11 @@ from weakref import WeakSet
 import numpy as np
 
 from fotltn.errors import LimitError
-from fotltn.monitor.ahead import MOST_LEFT, Ahead
-from fotltn.monitor.automaton import Automaton, State
-from fotltn.monitor.promises import TRUE
+from fotltn.monitor.automaton import Automaton, Progress
+from fotltn.monitor.domain import Array
+from fotltn.monitor.obligations import TRUE
 
 Places = np.ndarray[Any, np.dtype[np.intp]]
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Transitions that are tried in advance, to see which states cannot be left for better or worse.
 TRIED = 3000
@@ -28,19 +27,25 @@ TRIED = 3000
 #: Entries of the table beyond which rows that are not in use are forgotten.
 MOST_ENTRIES = 1 << 22
 
+#: The most steps before the end that are looked at.
+MOST_LEFT = 4096
+
 #: Transitions between two looks for unknown ones.
 _STRETCH = 32
 
 
 class Flag(IntFlag):
-    """What is known of a row, with each fact and its negation, so that bits can be joined by or."""
+    """What is known of a row: false whatever comes, true if the trace ends, true whatever comes.
+
+    Each has a bit of its own for its negation, so that bits can be joined by or.
+    """
 
     LOST = 1
     NOT_END = 2
     NOT_SURE = 4
-    SURE = 8
+    NOT_LOST = 8
     END = 16
-    NOT_LOST = 32
+    SURE = 32
 
 
 class User(Protocol):
@@ -49,33 +54,28 @@ class User(Protocol):
     rows: Places
 
 
-class Table:
+class TransitionTable:
     """Rows of automata, which several monitors of a theory may share.
 
     Attributes:
-        end: for a row, whether the formula is true if the trace ends there.
-        sure: whether it is true whatever comes.
-        lost: whether it is false whatever comes.
-        flags: all of that as bits, see `Flag`.
+        entries: for a row and each letter after it, the next row.
+        flags: what is known of a row, as bits of `Flag`.
     """
 
     def __init__(self, *, tried: int = TRIED, most: int = MOST_ENTRIES) -> None:
         """A table with no automaton."""
         self.tried, self.most = tried, most
         self.entries: Places = np.zeros(1024, dtype=np.intp)
-        self.end: Flags = np.zeros(1024, dtype=np.bool_)
-        self.sure: Flags = np.zeros(1024, dtype=np.bool_)
-        self.lost: Flags = np.zeros(1024, dtype=np.bool_)
         self.flags = np.zeros(1024, dtype=np.uint8)
         self.automata: list[Automaton] = []
-        self.rows: dict[tuple[int, State], int] = {}
-        self.states: dict[int, tuple[int, State]] = {}
+        self.rows: dict[tuple[int, Progress], int] = {}
+        self.states: dict[int, tuple[int, Progress]] = {}
         self.explored: set[int] = set()
         self.users: WeakSet[User] = WeakSet()
         self.used = 1
         self._partial: set[int] = set()  # automata that were not tried to their end
         self._aheads: dict[int, tuple[Ahead, dict[int, int]]] = {}
-        self._hoped: dict[tuple[int, State, bool], State] = {}
+        self._hoped: dict[tuple[int, Progress, bool], Progress] = {}
 
     def add(self, automaton: Automaton) -> int:
         """The number of an automaton; one that works like another is the same."""
@@ -96,19 +96,19 @@ class Table:
 
     def run(self, start: Places, letters: Places) -> Places:
         """The rows after each of several steps, from rows and letters with axes (step, place)."""
-        found: Places = np.empty_like(letters)
+        rows: Places = np.empty_like(letters)
         here, done, count = start, 0, len(letters)
         while done < count:
             stop = min(count, done + _STRETCH)
             for t in range(done, stop):
-                self.entries.take(here + letters[t], out=found[t], mode="clip")
-                here = found[t]
+                self.entries.take(here + letters[t], out=rows[t], mode="clip")
+                here = rows[t]
             if here.size and not here.all():
-                stop = done + int((found[done:stop] == 0).any(1).argmax())
-                here = found[stop - 1] if stop else start
+                stop = done + int((rows[done:stop] == 0).any(1).argmax())
+                here = rows[stop - 1] if stop else start
                 self._learn(here, letters[stop])
             done = stop
-        return found
+        return rows
 
     def _learn(self, rows: Places, letters: Places) -> None:
         places = rows + letters
@@ -120,13 +120,13 @@ class Table:
         number, state = self.states[row]
         after = self._row(number, self.automata[number].next(state, letter))
         self.entries[row + letter] = after
-        self._decide(after, self.sure[row], self.lost[row])
+        self._decide(after, int(self.flags[row]) & (Flag.SURE | Flag.LOST))
         return after
 
     def _width(self, number: int) -> int:
         return 1 << len(self.automata[number].skeleton.letters)
 
-    def _row(self, number: int, state: State) -> int:
+    def _row(self, number: int, state: Progress) -> int:
         """The row of a state; a new one is decided only if nothing is left of its formula."""
         key = (number, state)
         if key in self.rows:
@@ -136,31 +136,24 @@ class Table:
         self.entries[row : row + width] = 0
         self.used += width
         self.rows[key], self.states[row] = row, key
-        self.end[row] = state.end
-        self.sure[row] = self.lost[row] = False
-        sure = state.started and state.end and state.rest == TRUE
-        self._decide(row, sure, state.started and not state.end and not state.rest)
+        self.flags[row] = (Flag.END if state.end else Flag.NOT_END) | Flag.NOT_SURE | Flag.NOT_LOST
+        if state.started and state.end and state.rest == TRUE:
+            self._decide(row, Flag.SURE)
+        if state.started and not state.end and not state.rest:
+            self._decide(row, Flag.LOST)
         return row
 
-    def _decide(self, row: int, sure: bool, lost: bool) -> None:
-        """Note what is certain of a row, beside what is known already."""
-        self.sure[row] |= sure
-        self.lost[row] |= lost
-        flags = Flag.SURE if self.sure[row] else Flag.NOT_SURE
-        flags |= Flag.LOST if self.lost[row] else Flag.NOT_LOST
-        self.flags[row] = flags | (Flag.END if self.end[row] else Flag.NOT_END)
+    def _decide(self, row: int, certain: int) -> None:
+        """Note that a row is sure or lost, beside what is known already."""
+        self.flags[row] = _decided(int(self.flags[row]), certain)
 
     def _room(self, size: int) -> None:
-        if size <= len(self.entries):
-            return
-        more = max(size, 2 * len(self.entries))
-        for name in ("entries", "end", "sure", "lost", "flags"):
-            old = getattr(self, name)
-            new = np.zeros(more, dtype=old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
+        if size > len(self.entries):
+            more = max(size, 2 * len(self.entries)) - len(self.entries)
+            self.entries = np.pad(self.entries, (0, more))
+            self.flags = np.pad(self.flags, (0, more))
 
-    def _explore(self, number: int, first: State) -> None:
+    def _explore(self, number: int, first: Progress) -> None:
         """Try all letters from a state on, as far as that goes, and say what is decided."""
         width = self._width(number)
         order = [self._row(number, first)]
@@ -183,10 +176,10 @@ class Table:
         self._aheads.pop(number, None)
         if open_ends:
             self._partial.add(number)
-        good = _back(before, open_ends | {r for r in started if self.end[r]})
-        bad = _back(before, open_ends | {r for r in started if not self.end[r]})
+        good = _back(before, open_ends | {r for r in started if self.flags[r] & Flag.END})
+        bad = _back(before, open_ends | {r for r in started if self.flags[r] & Flag.NOT_END})
         for row in started:
-            self._decide(row, row not in bad, row not in good)
+            self._decide(row, (row not in bad) * Flag.SURE | (row not in good) * Flag.LOST)
 
     # --- with so many steps left --------------------------------------------------------------
 
@@ -200,16 +193,12 @@ class Table:
             for number in range(len(self.automata))
         )
 
-    def within(self, rows: Places, left: int) -> Any:
+    def within(self, rows: Places, left: int) -> Array:
         """The flags of rows if so many steps are left, at least one."""
-        own, places = np.unique(rows, return_inverse=True)
-        flags = self.flags[own]
-        for place, row in enumerate(own.tolist()):
-            sure, lost = self._certain(row, left)
-            if sure:
-                flags[place] = flags[place] & ~Flag.NOT_SURE | Flag.SURE
-            if lost:
-                flags[place] = flags[place] & ~Flag.NOT_LOST | Flag.LOST
+        distinct, places = np.unique(rows, return_inverse=True)
+        flags = self.flags[distinct]
+        for place, row in enumerate(distinct.tolist()):
+            flags[place] = _decided(int(flags[place]), self._certain(row, left))
         return flags[places].reshape(rows.shape)
 
     def _ahead(self, number: int) -> tuple[Ahead, dict[int, int]]:
@@ -220,18 +209,23 @@ class Table:
             places = {row: place for place, row in enumerate(rows)}
             after = self.entries[np.array(rows, dtype=np.intp)[:, None] + np.arange(width)]
             numbers = np.vectorize(lambda row: places.get(row, -1), otypes=[np.intp])(after)
-            self._aheads[number] = Ahead(numbers, self.end[rows]), places
+            self._aheads[number] = Ahead(numbers, self.flags[rows] & Flag.END != 0), places
         return self._aheads[number]
 
-    def _certain(self, row: int, left: int) -> tuple[bool, bool]:
+    def _certain(self, row: int, left: int) -> int:
+        """Whether a row is sure or lost if so many steps are left."""
         number, state = self.states[row]
         ahead, places = self._ahead(number)
-        sure, lost = ahead.certain(places[row], left) if row in places else (False, False)
-        if sure or lost or left > MOST_LEFT or number not in self._partial:
-            return sure, lost
-        return self._ends(number, state, left, False), not self._ends(number, state, left, True)
+        certain = ahead.certain(places[row], left) if row in places else 0
+        if certain or left > MOST_LEFT or number not in self._partial:
+            return certain
+        sure, lost = (
+            self._ends(number, state, left, False),
+            not self._ends(number, state, left, True),
+        )
+        return sure * Flag.SURE | lost * Flag.LOST
 
-    def _ends(self, number: int, state: State, left: int, hope: bool) -> bool:
+    def _ends(self, number: int, state: Progress, left: int, hope: bool) -> bool:
         """Whether a state ends true if all steps are as good, or as bad, as can be."""
         for _ in range(left):
             key = (number, state, hope)
@@ -250,18 +244,17 @@ class Table:
         if self.used <= self.most:
             return
         here = {row for user in self.users for row in np.unique(user.rows).tolist()}
-        kept = {row: self.states[row] for row in here | self.explored}
-        sure = {row: bool(self.sure[row]) for row in kept}
-        lost = {row: bool(self.lost[row]) for row in kept}
+        states = {row: self.states[row] for row in here | self.explored}
+        tried = {r: self.entries[r : r + self._width(states[r][0])].tolist() for r in self.explored}
+        flags = self.flags.copy()
         self.rows, self.states = {}, {}
         self.used = max(self._width(n) for n in range(len(self.automata)))
-        tried = {r: self.entries[r : r + self._width(kept[r][0])].tolist() for r in self.explored}
         self.entries[:] = 0
         self._aheads, self._hoped = {}, {}
         moved = {}
-        for row, (number, state) in kept.items():
+        for row, (number, state) in states.items():
             moved[row] = self._row(number, state)
-            self._decide(moved[row], sure[row], lost[row])
+            self.flags[moved[row]] = flags[row]
         for row, after in tried.items():
             place = moved[row]
             self.entries[place : place + len(after)] = [moved.get(other, 0) for other in after]
@@ -272,11 +265,69 @@ class Table:
 
 def _back(before: dict[int, set[int]], goals: Iterable[int]) -> set[int]:
     """All rows from which a goal can be reached."""
-    found = set(goals)
-    stack = list(found)
+    reaching = set(goals)
+    stack = list(reaching)
     while stack:
         for row in before[stack.pop()]:
-            if row not in found:
-                found.add(row)
+            if row not in reaching:
+                reaching.add(row)
                 stack.append(row)
-    return found
+    return reaching
+
+
+def _decided(flags: int, certain: int) -> int:
+    """Flags of what is sure or lost, too."""
+    doubts = (certain & Flag.SURE) >> 3 | (certain & Flag.LOST) << 3  # a negation is 3 bits away
+    return (flags | certain) & ~doubts
+
+
+class Ahead:
+    """How states that were tried in advance may end when it is known how many steps are left.
+
+    Backwards from the end: a state may end well after k steps if some letter leads to one that may
+    after k - 1. How all states may end is one level of such sets, and levels soon repeat.
+
+    Args:
+        after: for each state and letter the number of the next state; -1 where that was not tried.
+        end: whether a state is true if the trace ends there.
+    """
+
+    def __init__(self, after: Array, end: Array) -> None:
+        """Begin at the end. Of what was not tried, everything may come: that is one more state."""
+        count = len(after)
+        self._after = np.vstack([after, np.full((1, after.shape[1]), -1)])
+        self._levels = [(np.append(end, True), np.append(~end, True))]
+        self._seen = {self._key(self._levels[0]): 0}
+        self._repeats: tuple[int, int] | None = None  # from which level on, and how many there are
+        self._unknown = count
+
+    def level(self, left: int) -> int | None:
+        """The number of the level for so many steps; None if there are too many to say."""
+        while self._repeats is None and len(self._levels) <= min(left, MOST_LEFT):
+            good, bad = (ends[self._after].any(1) for ends in self._levels[-1])
+            good[self._unknown] = bad[self._unknown] = True
+            key = self._key((good, bad))
+            if key in self._seen:
+                first = self._seen[key]
+                self._repeats = first, len(self._levels) - first
+                break
+            self._seen[key] = len(self._levels)
+            self._levels.append((good, bad))
+        if left < len(self._levels):
+            return left
+        if self._repeats is None:
+            return None
+        first, count = self._repeats
+        return first + (left - first) % count
+
+    def certain(self, state: int, left: int) -> int:
+        """Whether a state is sure or lost, whatever the steps left bring."""
+        level = self.level(left)
+        if level is None:
+            return 0
+        good, bad = self._levels[level]
+        return (not bad[state]) * Flag.SURE | (not good[state]) * Flag.LOST
+
+    @staticmethod
+    def _key(level: tuple[Array, Array]) -> bytes:
+        return np.packbits(np.concatenate(level)).tobytes()

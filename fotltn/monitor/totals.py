@@ -16,7 +16,7 @@ _ENDLESS = 1 << 62  # as good as infinitely many
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Aggregator:
     """How F or ∃ (or, if `universal`, G or ∀) aggregates under a semantics."""
 
     ops: Operators
@@ -60,41 +60,43 @@ class Total:
         count: how many were added.
     """
 
-    rule: Rule
+    rule: Aggregator
     total: Tensor
     top: Tensor
     count: Tensor
 
     def plus(self, u: Tensor, mask: Tensor | None = None) -> Total:
         """The aggregation with all along the last dimension, or those that a mask keeps."""
-        kept = torch.ones_like(u) if mask is None else mask.to(u.dtype).expand(u.shape)
-        count = self.count + kept.sum(-1)
+        counts = torch.ones_like(u) if mask is None else mask.to(u.dtype).expand(u.shape)
+        count = self.count + counts.sum(-1)
         p = self.rule.mean
         if p is None:
-            whole = torch.cat([self.total.unsqueeze(-1), u], -1)
-            every = torch.cat([torch.ones_like(kept[..., :1]), kept], -1).bool()
-            return Total(self.rule, self._fold(whole, every), self.top, count)
-        found = self.rule.error(u) * kept
+            values = torch.cat([self.total.unsqueeze(-1), u], -1)
+            every = torch.cat([torch.ones_like(counts[..., :1]), counts], -1).bool()
+            return Total(self.rule, self._fold(values, every), self.top, count)
         if not u.shape[-1]:
             return self
-        top = torch.maximum(self.top, found.amax(-1))
+        errors = self.rule.error(u) * counts
+        top, unit, old = self._rescaled(errors.amax(-1), p)
+        return Total(self.rule, old + ((errors / unit.unsqueeze(-1)) ** p).sum(-1), top, count)
+
+    def _rescaled(self, more: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The largest with more, what powers are then relative to, and the sum relative to it."""
+        top = torch.maximum(self.top, more)
         unit = torch.where(top > 0, top, 1.0)
-        old = self.total * (self.top / unit) ** p
-        return Total(self.rule, old + ((found / unit.unsqueeze(-1)) ** p).sum(-1), top, count)
+        return top, unit, self.total * (self.top / unit) ** p
 
     def repeated(self, u: Tensor, times: float) -> Total:
         """The aggregation with a degree so many times more; `inf` is the limit."""
         if times == 0:
             return self
         one = self.rule.empty(tuple(self.total.shape)).plus(u.unsqueeze(-1))
-        if self.rule.mean is not None:
+        p = self.rule.mean
+        if p is not None:
             if math.isinf(times):
                 return one
-            top = torch.maximum(self.top, one.top)
-            unit = torch.where(top > 0, top, 1.0)
-            p = self.rule.mean
-            both = self.total * (self.top / unit) ** p + times * (one.top / unit) ** p
-            return Total(self.rule, both, top, self.count + times)
+            top, unit, old = self._rescaled(one.top, p)
+            return Total(self.rule, old + times * (one.top / unit) ** p, top, self.count + times)
         total, power, left = self.total, one.total, int(min(times, _ENDLESS))
         while left:
             if left % 2:
@@ -117,13 +119,10 @@ class Total:
         return self.rule.ops.quantify(u, self.rule.universal, (-1,), mask)
 
 
-def over_time(ops: Operators, semantics: Semantics, universal: bool) -> Rule:
-    """How G (or F) aggregates."""
-    how = semantics.always if universal else semantics.eventually
-    return Rule(ops, semantics, how, universal, True)
-
-
-def over_entities(ops: Operators, semantics: Semantics, universal: bool) -> Rule:
-    """How ∀ (or ∃) aggregates."""
-    how = semantics.forall if universal else semantics.exists
-    return Rule(ops, semantics, how, universal, False)
+def aggregator(ops: Operators, semantics: Semantics, universal: bool, *, time: bool) -> Aggregator:
+    """How G (or F) aggregates over time, or ∀ (or ∃) over entities."""
+    if time:
+        how = semantics.always if universal else semantics.eventually
+    else:
+        how = semantics.forall if universal else semantics.exists
+    return Aggregator(ops, semantics, how, universal, time)

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic.core import REAL
-from fotltn.monitor.steps import Fact, Header, Step
+from fotltn.monitor.steps import Fact, Header, TraceStep
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
 
 def steps(
     data: Tables, trace: int | str = 0, *, declare: bool = True
-) -> tuple[Header, tuple[Step, ...]]:
+) -> tuple[Header, tuple[TraceStep, ...]]:
     r"""A trace as what a monitor takes: what is known before, and the steps.
 
     Args:
@@ -59,7 +59,7 @@ def steps(
     # As tables have it, functions are 0 where those who come and go are not there.
     default = 0.0 if data.present else None
     header = Header(tuple(before.facts), tuple(before.values), entities=entities, default=default)
-    return header, tuple(Step(tuple(line.facts), tuple(line.values)) for line in lines)
+    return header, tuple(TraceStep(tuple(line.facts), tuple(line.values)) for line in lines)
 
 
 class _Lines:

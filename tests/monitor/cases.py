@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fotltn.logic.check import CheckedTheory, check
-from fotltn.monitor.steps import Step
+from fotltn.monitor.steps import TraceStep
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax import formula as f
@@ -78,7 +78,7 @@ def random_quantified(rng: random.Random, scope: Mapping[str, str], depth: int) 
 
 def random_trace(
     rng: random.Random, length: int, *, late: bool = True, share: float = 0.4
-) -> tuple[Names, list[Step]]:
+) -> tuple[Names, list[TraceStep]]:
     """Names by sort, and steps; with `late`, entities are first mentioned at any time."""
     names = {"a": [f"a{i}" for i in range(rng.randint(0, 2))] + ["c"]}
     names["b"] = [f"b{i}" for i in range(rng.randint(0, 2))]
@@ -102,17 +102,17 @@ def random_trace(
             said = ("q", name, 0.0) if name in names["a"] else ("r", "c", name, 0.0)
             if said[:2] not in stated and not any(name in fact for fact in facts):
                 facts.append(said)
-        steps.append(Step(facts))
+        steps.append(TraceStep(facts))
     return names, steps
 
 
-def seen_by(names: Names, steps: Sequence[Step]) -> Names:
+def seen_by(names: Names, steps: Sequence[TraceStep]) -> Names:
     """Those who are mentioned in some steps."""
     said = {n for step in steps for fact in step.facts for n in fact[1:]}
     return {sort: [n for n in own if n == "c" or n in said] for sort, own in names.items()}
 
 
-def tables_of(steps: Sequence[Step], names: Names, theory: CheckedTheory) -> Tables:
+def tables_of(steps: Sequence[TraceStep], names: Names, theory: CheckedTheory) -> Tables:
     """The steps as tables, with everybody there from the start."""
     length = len(steps)
     tables: dict[str, torch.Tensor | SparseTable] = {}

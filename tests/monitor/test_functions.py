@@ -10,7 +10,7 @@ import torch
 
 from fotltn.logic.check import check
 from fotltn.monitor.monitor import Monitor
-from fotltn.monitor.steps import Header, Step
+from fotltn.monitor.steps import Header, TraceStep
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import GODEL
 from fotltn.semantics.interpretation import Tables
@@ -28,7 +28,7 @@ from tests.semantics.worlds import (
 )
 
 
-def steps_of_world(world: World) -> tuple[Header, list[Step]]:
+def steps_of_world(world: World) -> tuple[Header, list[TraceStep]]:
     """A world as a header and steps."""
     names = {s: [f"{s}{i}" for i in range(n)] for s, n in world.sizes.items()}
     for name, sort in (("c", "a"), ("d", "b")):
@@ -52,7 +52,7 @@ def steps_of_world(world: World) -> tuple[Header, list[Step]]:
         return found
 
     header = Header([*facts(None), *pairs], values(None), entities=names)
-    return header, [Step(facts(t), values(t)) for t in range(world.length)]
+    return header, [TraceStep(facts(t), values(t)) for t in range(world.length)]
 
 
 def _at(table: Table, name: str, t: int | None) -> list[tuple[tuple[int, ...], float]]:

@@ -10,7 +10,7 @@ import pytest
 
 from fotltn import Monitor, check
 from fotltn.errors import FotError
-from fotltn.monitor.steps import Header, Line, read_line
+from fotltn.monitor.steps import Header, InputLine, read_line
 from fotltn.syntax.load import parse_theory
 from tests.mutate import changed, garbled, report
 
@@ -51,7 +51,7 @@ TRACES = (
 def follow(theory, texts: list[str]) -> str:
     """Run the steps of some lines as the command does; says what became of it."""
     try:
-        steps = [read_line(Line("steps", i, text)) for i, text in enumerate(texts, 1)]
+        steps = [read_line(InputLine("steps", i, text)) for i, text in enumerate(texts, 1)]
         header = steps.pop(0) if isinstance(steps[0], Header) else None
         monitor = Monitor(theory, header=header, values="all")  # type: ignore[arg-type]
         for step in steps:

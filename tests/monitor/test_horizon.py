@@ -10,7 +10,7 @@ import torch
 
 from fotltn.logic import core as c
 from fotltn.monitor.monitor import Monitor
-from fotltn.monitor.steps import Header, Step
+from fotltn.monitor.steps import Header, TraceStep
 from fotltn.monitor.verdicts import Verdict
 from fotltn.semantics import crisp
 from fotltn.semantics.interpretation import Tables
@@ -131,7 +131,7 @@ def test_entities_and_late_ones_are_never_judged_wrongly():
         names = {"a": ["c", "a0"], "b": ["b0"]}
         if any("a1" in fact for step in steps for fact in step):
             names["a"] = ["c", "a0", "a1"]
-        model = tables_of([Step(step) for step in steps], names, theory)
+        model = tables_of([TraceStep(step) for step in steps], names, theory)
         truth = bool(crisp.evaluate(theory.axioms[0].formula, model, threshold=0.5).tensor[0, 0])
         last = Verdict.SATISFIED if truth else Verdict.VIOLATED
         assert given[-1] is last

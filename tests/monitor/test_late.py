@@ -10,9 +10,9 @@ import pytest
 
 from fotltn.errors import DataError
 from fotltn.logic import core as c
-from fotltn.monitor.domain import Domain, Kind
+from fotltn.monitor.domain import Domain, Stranger
 from fotltn.monitor.monitor import Monitor
-from fotltn.monitor.steps import Header, Step
+from fotltn.monitor.steps import Header, TraceStep
 from tests.monitor.cases import theory_of
 
 
@@ -114,7 +114,7 @@ def test_an_error_leaves_the_monitor_as_it_was():
 
 def test_steps_before_an_error_are_done():
     monitor = Monitor(theory_of("F p"), values="none")
-    states = monitor.steps([Step(), Step([("p",)]), Step([("nobody",)])])
+    states = monitor.steps([TraceStep(), TraceStep([("p",)]), TraceStep([("nobody",)])])
     assert [next(states)["A0"].verdict for _ in range(2)] == ["open", "satisfied"]
     with pytest.raises(DataError, match="unknown predicate 'nobody'"):
         next(states)
@@ -129,7 +129,7 @@ def test_an_array_grows_by_somebody_who_was_a_stranger():
     axes = (c.Axis("x", "a"), c.Axis("y", "a"))
     size = domain.size("a")
     array = np.arange(size * size).reshape(size, size)
-    grown = domain.grown(array, axes, Kind("a", frozenset({"k"})))
+    (grown,) = domain.grown(array[None], axes, Stranger("a", frozenset({"k"})))
     assert grown.shape == (size + 1, size + 1)
     assert (grown[:size, :size] == array).all()
     assert grown[-1, -1] == array[2, 2]

@@ -10,7 +10,7 @@ import pytest
 
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.monitor.monitor import Keep, Monitor
-from fotltn.monitor.steps import Header, Step
+from fotltn.monitor.steps import Header, TraceStep
 from fotltn.project.scene import THEORY
 from fotltn.syntax.load import load_theory, parse_theory
 from fotltn.syntax.theory import Theory
@@ -29,7 +29,7 @@ def theory() -> CheckedTheory:
     return check(Theory(paper.declarations, (*paper.axioms, *extra)))
 
 
-def steps(count: int, seed: int = 0, variety: int = 400) -> Iterator[Step]:
+def steps(count: int, seed: int = 0, variety: int = 400) -> Iterator[TraceStep]:
     """Steps of a scene, drawn from some that are made before."""
     rng = random.Random(seed)
     made = []
@@ -39,24 +39,24 @@ def steps(count: int, seed: int = 0, variety: int = 400) -> Iterator[Step]:
         facts += [("Close", *pair) for a, b in near for pair in ((a, b), (b, a))]
         facts += [(rng.choice(["Run", "Run", "Stop"]), c) for c in CARS]
         facts += [(rng.choice(["Crossing", "OnSidewalk"]), p) for p in PEDS]
-        made.append(Step(facts))
+        made.append(TraceStep(facts))
     for _ in range(count):
         yield rng.choice(made)
 
 
 def size(monitor: Monitor) -> dict[str, int]:
     """The numbers of what is kept."""
-    segment = monitor.graded.segment
+    recent = monitor.graded.recent
     return {
         "states": len(monitor.crisp.table.states),
         "table": monitor.crisp.table.used,
         "past": sum(
-            a.nbytes for r in monitor.crisp.readers for k in r.kept.values()
-            for a in k.arrays.values()
+            a.nbytes for r in monitor.crisp.readers for memory in r.memories.values()
+            for a in memory.values()
         ),
         "known": len(monitor.intake.known),
-        "points": segment.length,
-        "cells": sum(t.numel() for t in segment.tables.values()),
+        "points": recent.length,
+        "cells": sum(t.numel() for t in recent.tables.values()),
         "history": sum(len(kept) for kept in monitor.history.facts.values()),
         "waiting": len(monitor._waiting),
     }  # fmt: skip

@@ -12,7 +12,7 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
 from fotltn.monitor.monitor import Monitor
-from fotltn.monitor.steps import Header, Line, Step, read_line
+from fotltn.monitor.steps import Header, InputLine, TraceStep, read_line
 from fotltn.semantics import crisp
 from fotltn.syntax.load import parse_theory
 
@@ -31,12 +31,14 @@ HEAD = Header([("pairs", "ego", "ann")], [("owner", "ego", "ann")], entities={"c
 
 
 def test_a_line_is_a_step_or_a_header():
-    step = read_line(Line("s", 1, '{"facts": [["Stop", "ego", 0.5]], "values": [["speed", 1]]}'))
+    step = read_line(
+        InputLine("s", 1, '{"facts": [["Stop", "ego", 0.5]], "values": [["speed", 1]]}')
+    )
     assert (step.facts, step.values) == ([["Stop", "ego", 0.5]], [["speed", 1]])
-    head = read_line(Line("s", 1, '{"entities": {"car": ["ego"]}, "closed": true}'))
+    head = read_line(InputLine("s", 1, '{"entities": {"car": ["ego"]}, "closed": true}'))
     assert isinstance(head, Header)
     assert (head.entities, head.closed, head.facts) == ({"car": ["ego"]}, True, [])
-    assert isinstance(read_line(Line("s", 1, "{}")), Step)
+    assert isinstance(read_line(InputLine("s", 1, "{}")), TraceStep)
 
 
 SPEED = '"values": [["speed", "ego", 1]]'
@@ -99,8 +101,8 @@ SPEED = '"values": [["speed", "ego", 1]]'
 )
 def test_errors_point_to_their_place(text, message, caret):
     monitor = Monitor(THEORY, header=HEAD)
-    monitor.step(Step(values=[("speed", "ego", 1.0)]))
-    line = Line("steps.jsonl", 7, text)
+    monitor.step(TraceStep(values=[("speed", "ego", 1.0)]))
+    line = InputLine("steps.jsonl", 7, text)
     with pytest.raises(DataError) as error:
         monitor.step(read_line(line))
     (found,) = error.value.diagnostics
@@ -147,7 +149,7 @@ def test_a_trace_that_is_over():
     monitor = Monitor(THEORY, header=HEAD, horizon=1)
     with pytest.raises(DataError, match="there was none"):
         monitor.finish()
-    step = Step(values=[("speed", "ego", 1.0)])
+    step = TraceStep(values=[("speed", "ego", 1.0)])
     assert monitor.step(step)["A"].verdict == "satisfied", "the horizon is reached"
     with pytest.raises(DataError, match="the trace was to have 1 steps, but there are more"):
         monitor.step(step)

@@ -10,7 +10,7 @@ import torch
 
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.monitor.monitor import Keep, Monitor
-from fotltn.monitor.steps import Header, Step
+from fotltn.monitor.steps import Header, TraceStep
 from fotltn.semantics import reference
 from fotltn.semantics.config import SEMANTICS, Semantics
 from fotltn.semantics.operators import operators
@@ -29,7 +29,7 @@ from tests.random_cases import SEMANTICS as MORE
 EVERY = [*(s for s in SEMANTICS.values() if not s.boolean), *MORE]
 
 
-def soft(rng: random.Random, steps: Sequence[Step]) -> list[Step]:
+def soft(rng: random.Random, steps: Sequence[TraceStep]) -> list[TraceStep]:
     """Steps with degrees, but for `m`, which guards may use."""
     found = []
     for step in steps:
@@ -39,12 +39,12 @@ def soft(rng: random.Random, steps: Sequence[Step]) -> list[Step]:
                 facts.append(fact)
             else:
                 facts.append((*fact, rng.choice([0.0, 1.0, rng.random(), rng.random()])))
-        found.append(Step(facts))
+        found.append(TraceStep(facts))
     return found
 
 
 def offline(
-    axiom: CheckedAxiom, steps: list[Step], names: Names, theory: CheckedTheory, how: Semantics
+    axiom: CheckedAxiom, steps: list[TraceStep], names: Names, theory: CheckedTheory, how: Semantics
 ) -> float:
     model = tables_of(steps, names, theory)
     found = reference.evaluate(axiom.formula, model, how, dtype=torch.float64)
@@ -130,7 +130,7 @@ def test_many_steps_at_once_give_the_same_values(steps):
     assert one.valueless == many.valueless == {}
     for name, value in one.values().items():
         assert many.values()[name].now == pytest.approx(value.now, abs=1e-12)
-    assert one.graded.segment.length < 20, "only the last points are kept"
+    assert one.graded.recent.length < 20, "only the last points are kept"
 
 
 # --- bounds that are known exactly --------------------------------------------------------------

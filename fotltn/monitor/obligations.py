@@ -9,6 +9,7 @@ are equal sets.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -68,14 +69,9 @@ def replaced(function: Function, by: Callable[[Promise], Function]) -> Function:
     """The function with every promise replaced."""
     if function == TRUE or not function:
         return function
-    found = FALSE
     known = {promise: by(promise) for term in function for promise in term}
-    for term in function:
-        whole = TRUE
-        for promise in term:
-            whole = meet(whole, known[promise])
-        found = join(found, whole)
-    return found
+    terms = (functools.reduce(meet, (known[p] for p in term), TRUE) for term in function)
+    return functools.reduce(join, terms, FALSE)
 
 
 def _implies(a: Promise, b: Promise) -> bool:
@@ -94,14 +90,14 @@ def _term(promises: frozenset[Promise]) -> frozenset[Promise]:
 
 def _reduced(terms: Iterable[frozenset[Promise]]) -> Function:
     """Without the terms that imply another one."""
-    kept: list[frozenset[Promise]] = []
+    weakest: list[frozenset[Promise]] = []
     for term in sorted(terms, key=len):
-        if not any(_follows(other, term) for other in kept):
-            kept = [other for other in kept if not _follows(term, other)]
-            kept.append(term)
-        if len(kept) > _MOST_TERMS:
+        if not any(_follows(other, term) for other in weakest):
+            weakest = [other for other in weakest if not _follows(term, other)]
+            weakest.append(term)
+        if len(weakest) > _MOST_TERMS:
             raise LimitError(f"there are more than {_MOST_TERMS:,} ways to fulfil it")
-    return frozenset(kept)
+    return frozenset(weakest)
 
 
 def _follows(weak: frozenset[Promise], strong: frozenset[Promise]) -> bool:

@@ -5,14 +5,14 @@ All of it is two-valued: the laws that are used here do not hold for degrees.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
-from fotltn.tree import children, fold, postorder, transform
+from fotltn.tree import children, fold, postorder, rebuilt, transform
 
 TRUE, FALSE = c.Truth(True), c.Truth(False)
 
@@ -45,7 +45,7 @@ def nnf(formula: c.Formula) -> c.Formula:
 Signs = tuple[c.Formula, c.Formula]
 
 
-def _both_signs(node: c.Core, below: list[Signs]) -> Signs:
+def _both_signs(node: c.AnyNode, below: list[Signs]) -> Signs:
     """A formula in normal form, and its negation."""
     match node:
         case c.Truth(value):
@@ -88,9 +88,12 @@ def _both_signs(node: c.Core, below: list[Signs]) -> Signs:
                 _until(dual, a, b, window, past),
                 _until(not dual, not_a, not_b, window, past),
             )
-        case c.Formula():
+        case c.Atom() | c.Equal() | c.Compare() | c.Edge():
             return node, c.Not(node)
-    return node, node  # type: ignore[return-value]
+        case c.Variable() | c.Constant() | c.Number() | c.Apply():
+            return TRUE, FALSE  # nobody asks
+        case never:
+            assert_never(never)
 
 
 def _until(
@@ -101,118 +104,83 @@ def _until(
     return right if window == c.Window(0, 0) else c.Until(dual, left, right, window, past)
 
 
-def looks_ahead(node: c.Core) -> bool:
-    """Whether a node is an operator of the future."""
-    match node:
-        case c.Shift(_, _, past) | c.Until(_, _, _, _, past) | c.Aggregate(_, _, _, past):
-            return not past
-        case c.Edge(past):
-            return not past
-    return False
-
-
 def is_temporal(node: c.Core) -> bool:
     """Whether a node is a temporal operator."""
     return isinstance(node, c.Shift | c.Until | c.Aggregate | c.Edge)
 
 
+def looks_ahead(node: c.Core) -> bool:
+    """Whether a node is an operator of the future."""
+    return isinstance(node, c.Shift | c.Until | c.Aggregate | c.Edge) and not node.past
+
+
 def having(formula: c.Core, test: Callable[[c.Core], bool]) -> set[c.Core]:
     """The parts of a formula that have a node of some kind."""
-    found: set[c.Core] = set()
+    parts: set[c.Core] = set()
     for node in postorder(formula):
-        if test(node) or any(child in found for child in children(node)):
-            found.add(node)
-    return found
+        if test(node) or any(child in parts for child in children(node)):
+            parts.add(node)
+    return parts
 
 
 # --- quantifiers outside of time -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A formula in which no quantifier has the future beneath it, for each binding of axes."""
+class Outer(NamedTuple):
+    """A formula read at time 0 as quantifiers and connectives over leaves.
 
-    formula: c.Formula
-    axes: tuple[c.Axis, ...]
+    Args:
+        tree: made of ∧, ∨, quantifiers, and an atom for each leaf, whose name is its number.
+        leaves: formulas in which no quantifier has the future beneath it.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """All (`universal`) or some of the parts."""
-
-    universal: bool
-    parts: tuple[Outer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """All (`universal`) or some of the bindings of axes."""
-
-    universal: bool
-    axes: tuple[c.Axis, ...]
-    body: Outer
-
-
-Outer = Leaf | Join | Over
+    tree: c.Formula
+    leaves: tuple[c.Formula, ...]
 
 
 def outer(formula: c.Formula) -> Outer | None:
-    """A formula in normal form as quantifiers and connectives over leaves, read at time 0.
+    """A formula in normal form, taken apart.
 
     Quantifiers are pulled out of time (`G forall` is `forall G`) or, within it, pushed inwards
     (`exists F` is `F exists`). Where neither helps, as in `G exists x. G P(x)`, there is none.
     """
-    prefix: list[c.Quantifier] = []
-    while isinstance(formula, c.Quantifier):
-        prefix.append(formula)
-        formula = formula.body
-    found = _outer(formula)
-    for node in reversed(prefix):
-        found = None if found is None else Over(node.universal, node.axes, found)
-    return found
+    body = formula
+    prefix: list[c.Core] = []
+    while isinstance(body, c.Quantifier):
+        prefix.append(body)
+        body = body.body
+    stuck = _stuck(body)
+    splits = _splits(body, stuck)
+    numbers: dict[c.Formula, int] = {}
+    trees: dict[c.Core, c.Formula] = {}
 
+    def leaf(part: c.Formula) -> c.Formula:
+        return c.Atom(str(numbers.setdefault(part, len(numbers))), ())
 
-def _outer(formula: c.Formula) -> Outer | None:
-    stuck = _stuck(formula)
-    splits: dict[c.Core, _Split] = {}
-
-    def visit(node: c.Core, below: list[Outer | c.Core | None]) -> Outer | c.Core | None:
-        if not isinstance(node, c.Formula):
-            return node
-        splits[node] = _split(node, splits) if node in stuck else _whole(node)
-        if node not in stuck:
-            return node
-        parts = [_leaf(b) if isinstance(b, c.Formula) else b for b in below]
-        if isinstance(node, c.And | c.Or | c.Quantifier) and None in parts:
-            return None
+    stack: list[c.Core] = [body]
+    while stack:
+        node = stack.pop()
         match node:
-            case c.And() | c.Or():
-                return Join(isinstance(node, c.And), tuple(parts))  # type: ignore[arg-type]
-            case c.Quantifier(universal, axes):
-                return Over(universal, axes, parts[-1])  # type: ignore[arg-type]
-        return _pulled(splits[node]) or _pushed(node)
-
-    found = fold(formula, visit)
-    return _leaf(found) if isinstance(found, c.Formula) else found  # type: ignore[return-value]
-
-
-def _leaf(formula: c.Formula) -> Leaf:
-    return Leaf(formula, tuple(sorted(free_axes(formula), key=str)))
+            case c.Formula() if node not in stuck:
+                trees[node] = leaf(node)
+            case c.And() | c.Or() | c.Quantifier():
+                stack.extend(reversed(children(node)))  # type: ignore[arg-type]
+            case c.Formula():
+                tree = _pulled(splits[node], leaf) or _pushed(node, leaf)
+                if tree is None:
+                    return None
+                trees[node] = tree
+    tree = fold(body, lambda node, below: trees.get(node) or rebuilt(node, below))
+    for node in reversed(prefix):
+        tree = rebuilt(node, [tree])  # type: ignore[assignment]
+    assert tree is not None
+    return Outer(tree, tuple(numbers))
 
 
 def _stuck(formula: c.Formula) -> set[c.Core]:
     """The parts in which some quantifier has the future beneath it."""
-    found: set[c.Core] = set()
-
-    def visit(node: c.Core, below: list[tuple[bool, bool]]) -> tuple[bool, bool]:
-        later = looks_ahead(node) or any(a for a, _ in below)
-        bad = any(b for _, b in below) or (isinstance(node, c.Quantifier) and later)
-        if bad:
-            found.add(node)
-        return later, bad
-
-    fold(formula, visit)
-    return found
+    later = having(formula, looks_ahead)
+    return having(formula, lambda node: isinstance(node, c.Quantifier) and node in later)
 
 
 Part = tuple[tuple[c.Axis, ...], c.Formula]
@@ -225,13 +193,18 @@ class _Split(NamedTuple):
     some: list[Part]
 
 
-def _whole(node: c.Formula) -> _Split:
-    return _Split([((), node)], [((), node)])
+def _splits(formula: c.Formula, stuck: set[c.Core]) -> dict[c.Core, _Split]:
+    """Each part of a formula, split if it is stuck."""
+    known: dict[c.Core, _Split] = {}
+    for node in postorder(formula):
+        if isinstance(node, c.Formula):
+            plain = _Split([((), node)], [((), node)])
+            known[node] = _split(node, plain, known) if node in stuck else plain
+    return known
 
 
-def _split(node: c.Formula, known: dict[c.Core, _Split]) -> _Split:
-    plain = _whole(node)
-    match node:
+def _split(node: c.Formula, plain: _Split, known: dict[c.Core, _Split]) -> _Split:
+    match c.closed(node):
         case c.And(left, right):
             a, b = known[left], known[right]
             return _bounded(_Split(a.all + b.all, _pairs(a.some, b.some, both)), plain)
@@ -240,24 +213,30 @@ def _split(node: c.Formula, known: dict[c.Core, _Split]) -> _Split:
             return _bounded(_Split(_pairs(a.all, b.all, either), a.some + b.some), plain)
         case c.Quantifier(universal, axes, _, body):
             inner = known[body].all if universal else known[body].some
-            parts = [((*axes, *own), part) for own, part in inner]
+            parts = [((*axes, *more), part) for more, part in inner]
             return _Split(parts, plain.some) if universal else _Split(plain.all, parts)
         case c.Until(True, left, right, window, past):
-            parts = [(own, _until(True, left, p, window, past)) for own, p in known[right].all]
+            parts = [(axes, _until(True, left, p, window, past)) for axes, p in known[right].all]
             return _Split(parts, plain.some)
-        case c.Until(False, left, right, window, past):
-            parts = [(own, _until(False, left, p, window, past)) for own, p in known[right].some]
+        case c.Until(_, left, right, window, past):
+            parts = [(axes, _until(False, left, p, window, past)) for axes, p in known[right].some]
             return _Split(plain.all, parts)
         case c.Shift(arg, steps, past, weak):
             # X a = X true ∧ WX a, and WX a = WX false ∨ X a: these move ∀ and ∃ out of either.
-            every = [(own, c.Shift(p, steps, past, True)) for own, p in known[arg].all]
-            some = [(own, c.Shift(p, steps, past, False)) for own, p in known[arg].some]
-            if not weak:
-                every = [((), c.Shift(TRUE, steps, past, False)), *every]
-            else:
+            every: list[Part] = [(x, c.Shift(p, steps, past, True)) for x, p in known[arg].all]
+            some: list[Part] = [(x, c.Shift(p, steps, past, False)) for x, p in known[arg].some]
+            if weak:
                 some = [((), c.Shift(FALSE, steps, past, True)), *some]
-            return _Split(every, some)  # type: ignore[arg-type]
-    return plain
+            else:
+                every = [((), c.Shift(TRUE, steps, past, False)), *every]
+            return _Split(every, some)
+        case (
+            c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Implies()
+            | c.Aggregate()
+        ):  # fmt: skip
+            return plain
+        case never:
+            assert_never(never)
 
 
 def _bounded(split: _Split, plain: _Split) -> _Split:
@@ -270,11 +249,11 @@ def _bounded(split: _Split, plain: _Split) -> _Split:
 def _pairs(
     first: list[Part], second: list[Part], join: Callable[[c.Formula, c.Formula], c.Formula]
 ) -> list[Part]:
-    found = []
+    pairs = []
     for (axes, a), (more, b) in itertools.product(first, second):
         new, renamed = _apart(more, b, set(axes))
-        found.append(((*axes, *new), join(a, renamed)))
-    return found
+        pairs.append(((*axes, *new), join(a, renamed)))
+    return pairs
 
 
 def _apart(
@@ -295,22 +274,21 @@ def _apart(
     return _apart(tuple(fresh.get(a, a) for a in axes), renamed, taken)
 
 
-def _pulled(split: _Split) -> Outer | None:
+def _pulled(split: _Split, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula | None:
     for universal, parts in ((True, split.all), (False, split.some)):
-        if any(_stuck(part) for _, part in parts):
-            continue
-        made: list[Outer] = []
-        for axes, part in parts:
-            leaf = _leaf(part)
-            made.append(Over(universal, axes, leaf) if axes else leaf)
-        return made[0] if len(made) == 1 else Join(universal, tuple(made))
+        if not any(_stuck(part) for _, part in parts):
+            trees = [
+                c.Quantifier(universal, axes, None, leaf(part)) if axes else leaf(part)
+                for axes, part in parts
+            ]
+            return functools.reduce(c.And if universal else c.Or, trees)
     return None
 
 
-def _pushed(node: c.Formula) -> Outer | None:
+def _pushed(node: c.Formula, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula | None:
     for _ in range(_MOST_PASSES):
         if not _stuck(node):
-            return _leaf(node)
+            return leaf(node)
         inner = transform(node, _inwards)
         if inner == node:
             return None

@@ -8,38 +8,39 @@ is true from the start if somebody without facts comes at the end. Most formulas
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.domain import Kind
+from fotltn.monitor.domain import Stranger
 from fotltn.tree import fold, postorder
 
 
-def noticed(formula: c.Formula, kinds: Iterable[Kind], signature: Signature) -> set[Kind]:
+def noticed(formula: c.Formula, kinds: Iterable[Stranger], signature: Signature) -> set[Stranger]:
     """The kinds of strangers that change the value of some quantifier of a formula.
 
     The formula is in normal form. A kind that is not among them changes no value; the converse
     need not hold.
     """
     quantifiers = [n for n in postorder(formula) if isinstance(n, c.Quantifier)]
-    found = set()
-    for kind in kinds:
-        for node in quantifiers:
-            for axis in node.axes:
-                if axis.sort == kind.sort and _body(node, axis, kind, signature) != node.universal:
-                    found.add(kind)
-    return found
+    return {
+        kind
+        for kind in kinds
+        for node in quantifiers
+        for axis in node.axes
+        if axis.sort == kind.sort and _body(node, axis, kind, signature) != node.universal
+    }
 
 
-def _body(node: c.Quantifier, axis: c.Axis, kind: Kind, signature: Signature) -> bool | None:
+def _body(node: c.Quantifier, axis: c.Axis, kind: Stranger, signature: Signature) -> bool | None:
     """The truth of a body for a stranger, if the kind alone tells it."""
 
-    def visit(part: c.Core, below: list[bool | None]) -> bool | None:
+    def visit(part: c.AnyNode, below: list[bool | None]) -> bool | None:
         match part:
             case c.Truth(value):
                 return value
             case c.Atom(name, args):
-                if not any(_is(arg, axis) for arg in args):
+                if not any(isinstance(arg, c.Variable) and arg.axis == axis for arg in args):
                     return None
                 if len(args) == 1 and signature.predicates[name].static:
                     return name in kind.marks
@@ -49,9 +50,9 @@ def _body(node: c.Quantifier, axis: c.Axis, kind: Kind, signature: Signature) ->
             case c.Not():
                 return None if below[0] is None else not below[0]
             case c.And():
-                return _all(below)
+                return False if False in below else None if None in below else True
             case c.Or():
-                return _any(below)
+                return True if True in below else None if None in below else False
             case c.Quantifier(universal):
                 # Over nobody, ∀ is true and ∃ is false, whatever the body.
                 return below[-1] if below[-1] is universal else None
@@ -59,34 +60,27 @@ def _body(node: c.Quantifier, axis: c.Axis, kind: Kind, signature: Signature) ->
                 return below[0] if below[0] is weak else None
             case c.Until(dual):
                 return below[1] if below[1] is dual else None
-        return None
+            case c.Edge() | c.Compare() | c.Implies() | c.Aggregate():
+                return None
+            case c.Variable() | c.Constant() | c.Number() | c.Apply():
+                return None
+            case never:
+                assert_never(never)
 
     return fold(node.body, visit)
-
-
-def _is(term: c.Term, axis: c.Axis) -> bool:
-    return isinstance(term, c.Variable) and term.axis == axis
-
-
-def _all(values: list[bool | None]) -> bool | None:
-    return False if False in values else None if None in values else True
-
-
-def _any(values: list[bool | None]) -> bool | None:
-    return True if True in values else None if None in values else False
 
 
 def tells_apart(formula: c.Formula, sort: str) -> bool:
     """Whether a formula has an equation between two variables of a sort."""
     for node in postorder(formula):
         match node:
-            case c.Equal(c.Variable(_, own), c.Variable()) if own == sort:
-                if node.left != node.right:
+            case c.Equal(c.Variable(_, of) as left, c.Variable() as right):
+                if of == sort and left != right:
                     return True
     return False
 
 
-def axes_of(formula: c.Formula, sort: str) -> int:
+def count_variables(formula: c.Formula, sort: str) -> int:
     """How many variables of a sort a formula has."""
-    found = {n.axis for n in postorder(formula) if isinstance(n, c.Variable) and n.sort == sort}
-    return len(found)
+    variables = (n for n in postorder(formula) if isinstance(n, c.Variable))
+    return len({variable.axis for variable in variables if variable.sort == sort})

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from fotltn.errors import LimitError
-from fotltn.monitor.promises import FALSE, TRUE, Function, Promise, join, meet, only, replaced
+from fotltn.monitor.obligations import FALSE, TRUE, Function, Promise, join, meet, only, replaced
 
 # Two operators that are easier with a larger window, one that is harder, one with no order.
 PROMISES = [

@@ -1,0 +1,195 @@
+"""The last steps of a trace as tables, on which formulas with a finite reach are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fotltn.logic import core as c
+from fotltn.logic.signature import Signature
+from fotltn.monitor.domain import Array, Axes, Domain, Stranger, axes_of
+from fotltn.monitor.intake import Intake
+from fotltn.monitor.series import FIRST, HIGH, LOW, Stream
+from fotltn.monitor.totals import Total, aggregator
+from fotltn.semantics import reference
+from fotltn.semantics.config import Semantics
+from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.operators import Operators
+
+Tensors = dict[str, Tensor]
+
+
+class RecentPoints:
+    """The last points of a trace, with streams among the predicates.
+
+    Attributes:
+        start: the time of the first point that is there.
+        count: how many points there were in all.
+        need: how many points formulas may need.
+        tables: degrees of predicates and streams, with axes (trace, arguments …, time).
+    """
+
+    def __init__(
+        self, signature: Signature, domain: Domain, intake: Intake, semantics: Semantics,
+        ops: Operators,
+    ) -> None:  # fmt: skip
+        """No points yet."""
+        self.signature, self.domain, self.intake = signature, domain, intake
+        self.semantics, self.ops = semantics, ops
+        self.need = 1
+        self.start = self.count = 0
+        self.streams: list[Stream] = []
+        self.tables: Tensors = {}
+        self.functions: Tensors = {}
+        self.totals: dict[str, Total] = {}
+        self.since: Tensors = {}
+
+    @property
+    def length(self) -> int:
+        """How many points are there."""
+        return self.count - self.start
+
+    def push(self, added: int, tables: Mapping[str, Array], functions: Mapping[str, Array]) -> None:
+        """Add points, and drop none: `trim` does that."""
+        for target, new in ((self.tables, tables), (self.functions, functions)):
+            for name, table in new.items():
+                _append(target, name, torch.from_numpy(table).movedim(0, -1).unsqueeze(0).clone())
+        self.count += added
+        times = torch.arange(self.start, self.count).unsqueeze(0)
+        self.tables[FIRST] = (times == 0).double()
+        for stream in self.streams:
+            self._stream(stream, added)
+
+    def trim(self) -> None:
+        """Drop points that no formula needs."""
+        drop = max(0, self.length - self.need)
+        if drop:
+            self.start += drop
+            self.tables = {n: t[..., drop:].clone() for n, t in self.tables.items()}
+            self.functions = {n: t[..., drop:].clone() for n, t in self.functions.items()}
+
+    def model(self, tables: Tensors, lengths: Sequence[int]) -> Tables:
+        """Tables over some points, with what is static; the trace may have several lengths."""
+        static = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.static.items()}
+        fixed = {n: torch.from_numpy(t).unsqueeze(-1) for n, t in self.intake.functions.items()}
+        pairs = {n: torch.from_numpy(t) for n, t in self.domain.relations.items()}
+        sizes = {sort: self.domain.size(sort) for sort in self.domain.names}
+        return Tables(
+            sizes, torch.tensor(lengths), max(lengths), {**static, **tables},
+            {**fixed, **self.functions}, self.domain.names, pairs,
+        )  # fmt: skip
+
+    def evaluate(self, formula: c.Formula, model: Tables | None = None) -> Value:
+        """A formula at every point that is there, if the trace ends with them; or on a model."""
+        model = self.model(self.tables, [self.length]) if model is None else model
+        return reference.evaluate(formula, model, self.semantics, dtype=torch.float64)
+
+    # --- streams ------------------------------------------------------------------------------
+
+    def _stream(self, stream: Stream, added: int) -> None:
+        if not stream.unbounded:
+            value = self._in_full(self.evaluate(stream.node), stream.axes)
+            self.tables[stream.name] = self.ops.leave(value)
+            return
+        new = range(self.length - added, self.length)
+        match stream.node:
+            case c.Aggregate(universal, arg, window):
+                u = self._in_full(self.evaluate(arg), stream.axes)
+                total = self.totals.get(stream.name)
+                if total is None:
+                    rule = aggregator(self.ops, self.semantics, universal, time=True)
+                    total = rule.empty(tuple(u.shape[:-1]))
+                points = []
+                for place in new:
+                    if self.start + place >= window.low:
+                        here = place - window.low
+                        total = total.plus(u[..., here : here + 1])
+                    points.append(total.read())
+                self.totals[stream.name] = total
+            case c.Until(dual, left, right):
+                a, b = (self._in_full(self.evaluate(part), stream.axes) for part in (left, right))
+                points = [self._since(stream.name, a[..., t], b[..., t], dual) for t in new]
+            case _:
+                raise AssertionError(stream.node)
+        _append(self.tables, stream.name, self.ops.leave(torch.stack(points, -1)))
+
+    def _since(self, name: str, a: Tensor, b: Tensor, dual: bool) -> Tensor:
+        ops = self.ops
+        if dual:
+            a, b = ops.negate(a), ops.negate(b)
+        if name in self.since:
+            b = ops.over_time(torch.stack([b, ops.conjoin(a, self.since[name])], -1), False)
+        self.since[name] = b
+        return ops.negate(b) if dual else b
+
+    def _in_full(self, value: Value, axes: Axes) -> Tensor:
+        """A value with axes (trace, axes …, time), all in full."""
+        return expanded(value, axes).expand(1, *self.domain.shape(axes), value.tensor.shape[-1])
+
+    # --- what is not known --------------------------------------------------------------------
+
+    def extreme(
+        self, formulas: tuple[c.Formula, c.Formula], more: Sequence[int], *, known: bool = True
+    ) -> tuple[Value, Value]:
+        """The lowest and highest degrees at points that are there, and some that may follow.
+
+        Args:
+            formulas: for low and for high degrees, see `extremes`.
+            more: how many unknown points may follow.
+            known: whether the points that are there come before them.
+        """
+        before = self.length if known else 0
+        tables: Tensors = {}
+        for name, table in self.tables.items():
+            # After points that are there, no point is the first.
+            for mark, degree in ((LOW, 0.0), (HIGH, float(name != FIRST or not known))):
+                shape = (*table.shape[:-1], max(more))
+                beyond = torch.full(shape, degree, dtype=torch.float64)
+                tables[name + mark] = torch.cat([table[..., :before], beyond], -1)
+        model = self.model(tables, [before + count for count in more])
+        low, high = (self.evaluate(formula, model) for formula in formulas)
+        return (
+            Value(low.axes, low.tensor.amin(0, keepdim=True)),
+            Value(high.axes, high.tensor.amax(0, keepdim=True)),
+        )
+
+    # --- entities -----------------------------------------------------------------------------
+
+    def grow(self, kind: Stranger) -> None:
+        """One more entity, who is as a stranger of that kind was. It is numbered afterwards."""
+        axes = {stream.name: stream.axes for stream in self.streams} | {FIRST: ()}
+        for tables, declared in (
+            (self.tables, self.signature.predicates),
+            (self.functions, self.signature.functions),
+            (self.since, {}),
+        ):
+            for name, table in tables.items():
+                over = axes[name] if name in axes else axes_of(declared[name].sorts)
+                tables[name] = self.grown(table, over, kind)
+        for name, total in self.totals.items():
+            self.totals[name] = self.grown_total(total, axes[name], kind)
+
+    def grown(self, tensor: Tensor, axes: Axes, kind: Stranger) -> Tensor:
+        """A tensor with axes (trace, axes …) and one more entity."""
+        return torch.from_numpy(self.domain.grown(tensor.numpy(), axes, kind))
+
+    def grown_total(self, total: Total, axes: Axes, kind: Stranger) -> Total:
+        """A total for each binding, with one more entity."""
+        parts = (self.grown(t, axes, kind) for t in (total.total, total.top, total.count))
+        return Total(total.rule, *parts)
+
+
+def expanded(value: Value, axes: Axes) -> Tensor:
+    """A value with a dimension for each of some axes, in their order."""
+    order = [0, *(1 + value.axes.index(a) for a in axes if a in value.axes), value.tensor.dim() - 1]
+    tensor = value.tensor.permute(order)
+    for place, axis in enumerate(axes):
+        if axis not in value.axes:
+            tensor = tensor.unsqueeze(1 + place)
+    return tensor
+
+
+def _append(tables: Tensors, name: str, new: Tensor) -> None:
+    tables[name] = torch.cat([tables[name], new], -1) if name in tables else new
