@@ -19,7 +19,7 @@ from fotltn.logic.signature import Signature
 from fotltn.monitor.automaton import Automaton
 from fotltn.monitor.cells import Columns, Letters, is_plain
 from fotltn.monitor.compile import Skeleton, skeleton
-from fotltn.monitor.domain import Array, Axes, Stranger, aligned, ordered
+from fotltn.monitor.domain import Array, Axes, Stranger, aligner, ordered
 from fotltn.monitor.nnf import Outer
 from fotltn.monitor.reader import Reader, Stretch
 from fotltn.monitor.table import TransitionTable
@@ -217,5 +217,5 @@ class Crisp:
     def _value(self, reader: Reader, formula: c.Formula, axes: Axes, count: int) -> Array:
         """The truth of a formula for all bindings of axes, with axes (step, axes …)."""
         slot = reader.slots[formula]
-        value = aligned(reader.values[slot], reader.axes[slot], axes)
+        value = aligner(reader.axes[slot], axes)(reader.values[slot])
         return np.broadcast_to(value, (count, *self.domain.shape(axes)))

@@ -10,7 +10,7 @@ comes may be a car; and several of them where equality tells entities apart.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,8 +162,10 @@ def ordered(axes: Iterable[c.Axis]) -> Axes:
     return tuple(sorted(axes, key=lambda axis: (axis.name, repr(axis))))
 
 
-def aligned(array: Array, axes: Axes, wanted: Axes) -> Array:
-    """An array with axes (step, axes …) as one with a dimension for each wanted axis, in order."""
+def aligner(axes: Axes, wanted: Axes) -> Callable[[Array], Array]:
+    """What gives arrays with axes (step, axes …) a dimension for each wanted axis, in order."""
+    if axes == wanted:
+        return lambda array: array
     order = [0, *(1 + axes.index(a) for a in wanted if a in axes)]
     index = (slice(None), *(slice(None) if a in axes else None for a in wanted))
-    return array.transpose(order)[index]
+    return lambda array: array.transpose(order)[index]

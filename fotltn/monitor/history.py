@@ -45,7 +45,7 @@ class History:
 
     def run(self, degrees: Array, results: Mapping[str, Array]) -> None:
         """Keep some steps: degrees with axes (step, column), and tables of functions."""
-        tables = self.columns.tables(degrees)
+        tables = self.columns.tables(degrees) if self.facts else {}
         for name, chunks in self.facts.items():
             table = tables[name][(slice(None), *self.domain.named(self.columns.sorts[name]))]
             if len(places := np.argwhere(table)):

@@ -15,7 +15,7 @@ import numpy as np
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.crisp import Crisp, FollowedAxiom, World
-from fotltn.monitor.domain import Array, Axes, aligned
+from fotltn.monitor.domain import Array, Axes, aligner
 from fotltn.monitor.table import Flag
 from fotltn.tree import postorder
 
@@ -45,6 +45,7 @@ def _code(flags: int) -> int:
 
 
 _CODES = np.array([_code(flags) for flags in range(64)], dtype=np.int8)
+_FLAT_CODES = _CODES[_COMPLETED].reshape(-1)  # of ∃, then of ∀
 
 Known = dict[c.Core, tuple[Axes, Array]]
 
@@ -59,13 +60,13 @@ class Judge:
         self.rest: list[int] = []
         self.places: Array = np.zeros(0, dtype=np.intp)
         self.masks: Array = np.zeros(0, dtype=np.uint8)
-        self.starts: list[int] = []
-        self.universal: list[int] = []
+        self.starts: Array = np.zeros(0, dtype=np.intp)
+        self.kinds: Array = np.zeros(0, dtype=np.uint8)
 
     def renew(self) -> None:
         """Find out where the states of axioms are, when there are more entities."""
-        self.flat, self.rest, self.starts, self.universal = [], [], [], []
-        places, masks, count = [self.places[:0]], [self.masks[:0]], 0
+        self.flat, self.rest = [], []
+        places, masks, lengths, kinds = [self.places[:0]], [self.masks[:0]], [0], []
         for number, axiom in enumerate(self.crisp.axioms):
             universal = _one_kind(axiom) if len(self.crisp.rows) else None
             if universal is None:
@@ -77,10 +78,10 @@ class Judge:
             places.append(np.append(np.arange(part.start, part.stop), 0))
             masks.append(np.append(mask, 0).astype(np.uint8))
             self.flat.append(number)
-            self.universal.append(int(universal))
-            self.starts.append(count)
-            count += len(mask) + 1
+            kinds.append(64 * universal)
+            lengths.append(len(mask) + 1)
         self.places, self.masks = np.concatenate(places), np.concatenate(masks)
+        self.starts, self.kinds = np.cumsum(lengths[:-1]), np.array(kinds, dtype=np.uint8)
 
     def flags(self, rows: Array, left: Sequence[int] | None = None) -> Array:
         """What is known of states, as bits with axes (step, place).
@@ -105,8 +106,8 @@ class Judge:
         codes = np.zeros((len(flags), len(self.crisp.axioms)), dtype=np.int8)
         if self.flat:
             counted = flags.take(self.places, axis=1) & self.masks
-            joined = np.bitwise_or.reduceat(counted, self.starts, axis=1)
-            codes[:, self.flat] = _CODES[_COMPLETED[self.universal, joined]]
+            joined = np.bitwise_or.reduceat(counted, self.starts, axis=1) | self.kinds
+            codes[:, self.flat] = _FLAT_CODES[joined]
         for number in self.rest:
             axiom = self.crisp.axioms[number]
             first, *others = (
@@ -128,13 +129,13 @@ class Judge:
                     known[node] = part.axes, flags[:, part.start : part.stop].reshape(shape)
                 case c.And(left, right) | c.Or(left, right):
                     axes = tuple(dict.fromkeys((*known[left][0], *known[right][0])))
-                    a, b = (aligned(known[n][1], known[n][0], axes) for n in (left, right))
+                    a, b = (aligner(known[n][0], axes)(known[n][1]) for n in (left, right))
                     known[node] = axes, _COMPLETED[int(isinstance(node, c.And))][a | b]
                 case c.Quantifier(universal, bound, _, body):
                     inner, bits = known[body]
                     axes = tuple(a for a in inner if a not in bound)
                     counts = np.where(self.domain.present(bound), _EVERY, int(_STRANGER))
-                    bits = aligned(bits, inner, (*axes, *bound)) & counts
+                    bits = aligner(inner, (*axes, *bound))(bits) & counts
                     dims = tuple(range(1 + len(axes), bits.ndim))
                     known[node] = axes, _COMPLETED[int(universal)][np.bitwise_or.reduce(bits, dims)]
         return known

@@ -16,7 +16,7 @@ import numpy as np
 
 from fotltn.algebra.expr import free_axes_of_all
 from fotltn.logic import core as c
-from fotltn.monitor.domain import Array, Axes, Domain, Stranger, aligned, ordered
+from fotltn.monitor.domain import Array, Axes, Domain, Stranger, aligner, ordered
 from fotltn.monitor.obligations import ENDLESS
 from fotltn.tree import children, postorder
 
@@ -83,16 +83,18 @@ class Reader:
     def _run(
         self, node: c.AnyNode, slot: int, axes: Axes, below: list[int]
     ) -> Callable[[Stretch], Array]:
+        inputs = [(arg, aligner(self.axes[arg], axes)) for arg in below]
+
         def values() -> list[Array]:
             """The operands, with a dimension for each axis."""
-            return [aligned(self.values[arg], self.axes[arg], axes) for arg in below]
+            return [align(self.values[arg]) for arg, align in inputs]
 
         def memory() -> Memory:
             return self.memories.setdefault(slot, {})
 
         def everywhere(stretch: Stretch) -> list[Array]:
             shape = (stretch.count, *self.domain.shape(axes))
-            return [np.broadcast_to(value, shape) for value in values()]
+            return [v if v.shape == shape else np.broadcast_to(v, shape) for v in values()]
 
         match node:
             case c.Variable(axis, _, None):
@@ -125,7 +127,7 @@ class Reader:
             case c.Or():
                 return lambda _: np.logical_or(*values())
             case c.Quantifier(universal, bound):
-                return lambda _: self._quantified(universal, axes, bound, below[-1])
+                return self._quantified(universal, axes, bound, below[-1])
             case c.Shift(_, steps, past, weak):
                 assert past
                 return lambda s: _prev(everywhere(s)[0], steps, weak, memory())
@@ -143,17 +145,25 @@ class Reader:
             case never:
                 assert_never(never)
 
-    def _quantified(self, universal: bool, axes: Axes, bound: Axes, body: int) -> Array:
-        value = aligned(self.values[body], self.axes[body], (*axes, *bound))
-        value = np.broadcast_to(value, (len(value), *self.domain.shape((*axes, *bound))))
-        dims = tuple(range(1 + len(axes), value.ndim))
-        for dim, axis in zip(dims, bound, strict=True):
-            if axis.sort is not None:
-                seen = self.domain.seen(axis.sort, self.kinds)
-                value = value[(*[slice(None)] * dim, seen)]
+    def _quantified(
+        self, universal: bool, axes: Axes, bound: Axes, body: int
+    ) -> Callable[[Stretch], Array]:
+        align = aligner(self.axes[body], (*axes, *bound))
+        idle = not set(bound) <= set(self.axes[body])
+        dims = tuple(range(1 + len(axes), 1 + len(axes) + len(bound)))
         join = np.logical_and if universal else np.logical_or
-        truth: Array = join.reduce(value, dims)
-        return truth
+
+        def run(_: Stretch) -> Array:
+            value = align(self.values[body])
+            if idle:  # an axis that the body does not have may be empty all the same
+                value = np.broadcast_to(value, (len(value), *self.domain.shape((*axes, *bound))))
+            for dim, axis in zip(dims, bound, strict=True):
+                if axis.sort is not None:
+                    value = value[(*[slice(None)] * dim, self.domain.seen(axis.sort, self.kinds))]
+            truth: Array = join.reduce(value, dims)
+            return truth
+
+        return run
 
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
