@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fotltn.analysis.axes import columns
 from fotltn.logic import core as c
-from fotltn.logic.span import HERE, Span, spans
+from fotltn.logic.span import HERE, TimeSpan, spans
 from fotltn.semantics.interpretation import Tables, Value
 from fotltn.tree import children
 
@@ -34,9 +34,9 @@ def present_where_used(
     )
 
 
-def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | None], set[Span]]:
+def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | None], set[TimeSpan]]:
     """For each variable, by axis and column, when what changes over time is asked about it."""
-    used: dict[tuple[c.Axis, int | None], set[Span]] = {}
+    used: dict[tuple[c.Axis, int | None], set[TimeSpan]] = {}
     for node, read in spans(body).items():
         if not isinstance(node, c.Atom | c.Equal | c.Compare):
             continue
@@ -67,7 +67,7 @@ def _presence(axis: c.Axis, tables: Tables) -> Iterator[tuple[Tensor, int | None
             yield (mask, None) if axis.relation is None else (mask[:, entities], place)
 
 
-def _within(present: Tensor, span: Span, tables: Tables) -> Tensor:
+def _within(present: Tensor, span: TimeSpan, tables: Tables) -> Tensor:
     """Where an entity is present at a point of a span, or the span lies outside the trace."""
     times = torch.arange(tables.horizon, device=present.device)
     last = tables.lengths.to(present.device).reshape(-1, 1, 1) - 1

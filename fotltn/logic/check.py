@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Any, assert_never
 
 from fotltn.errors import (
     CheckError,
@@ -16,12 +17,12 @@ from fotltn.errors import (
 )
 from fotltn.logic import core as c
 from fotltn.logic import desugar
-from fotltn.logic.scope import Binding, Cell, Scope, Symbols
+from fotltn.logic.scope import OpenSort, Scope, ScopedVariable, Symbols
 from fotltn.logic.signature import Signature, build_signature
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.show import theory_html
-from fotltn.tree import events, fold
+from fotltn.tree import children, events, fold
 
 #: A formula with more parts, counting shared ones each time, is refused.
 MAX_NODES = 2_000_000
@@ -87,7 +88,7 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
     Raises:
         CheckError: with every error of every declaration and axiom.
     """
-    signature, found = build_signature(theory.declarations)
+    signature, diagnostics = build_signature(theory.declarations)
     symbols = Symbols(signature)
     symbols.used.update(used)
     axioms = []
@@ -97,18 +98,20 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
         if axiom.name in names:
             first = names[axiom.name].span
             where = f"first at {first.source.name}:{first.line}" if first else None
-            found.append(Diagnostic(f"two axioms are named '{axiom.name}'", axiom.span, where))
+            diagnostics.append(
+                Diagnostic(f"two axioms are named '{axiom.name}'", axiom.span, where)
+            )
         names.setdefault(axiom.name, axiom)
         scope = _resolve(axiom.formula, symbols, free_allowed=False)
-        found += scope.diagnostics
-        found += _free_errors(scope, symbols)
+        diagnostics += scope.diagnostics
+        diagnostics += _free_errors(scope, symbols)
         if not _errors(scope.diagnostics) and not scope.free:
             formula = _lower(axiom.formula, scope, intern)
             axioms.append(CheckedAxiom(axiom.name, formula, axiom.weight, axiom.formula))
-    if errors := _errors(found):
+    if errors := _errors(diagnostics):
         raise CheckError(*errors)
-    found += _unused(theory, symbols)
-    return CheckedTheory(signature, tuple(axioms), tuple(found))
+    diagnostics += _unused(theory, symbols)
+    return CheckedTheory(signature, tuple(axioms), tuple(diagnostics))
 
 
 def check_formula(
@@ -128,7 +131,7 @@ def check_formula(
     """
     symbols = Symbols(signature or Signature(), infer=signature is None)
     for name in constants:
-        symbols.constants.setdefault(name, Cell())
+        symbols.constants.setdefault(name, OpenSort())
     scope = _resolve(formula, symbols)
     if errors := _errors(scope.diagnostics):
         raise CheckError(*errors)
@@ -159,25 +162,11 @@ def _resolve(formula: f.Formula, symbols: Symbols, free_allowed: bool = True) ->
 
 def _name_sorts(symbols: Symbols, scope: Scope) -> None:
     """Name the sorts that a formula without a signature leaves open, by where they are used."""
-    places = [
-        *(
-            (f"{n}.{i + 1}", cell)
-            for n, cells in symbols.predicates.items()
-            for i, cell in enumerate(cells)
-        ),
-        *(
-            (f"{n}.{i + 1}", cell)
-            for n, cells in symbols.relations.items()
-            for i, cell in enumerate(cells)
-        ),
-        *(
-            (f"{n}.{i + 1}", cell)
-            for n, (cells, _) in symbols.functions.items()
-            for i, cell in enumerate(cells)
-        ),
-        *((n, result) for n, (_, result) in symbols.functions.items()),
-    ]
-    for name, cell in places:
+    functions = symbols.functions.items()
+    every = [*symbols.predicates.items(), *symbols.relations.items()]
+    every += [(name, args) for name, (args, _) in functions]
+    places = [(f"{name}.{i}", place) for name, args in every for i, place in enumerate(args, 1)]
+    for name, cell in [*places, *((name, result) for name, (_, result) in functions)]:
         if cell.sort is None:
             cell.assign(f"<{name}>")
     for name, cell in scope.open_sorts():
@@ -185,32 +174,40 @@ def _name_sorts(symbols: Symbols, scope: Scope) -> None:
 
 
 def _inferred(symbols: Symbols) -> Signature:
+    def sorts(cells: Iterable[OpenSort]) -> tuple[str, ...]:
+        return tuple(str(cell.sort) for cell in cells)
+
     signature = Signature()
-    for name, cells in symbols.predicates.items():
-        signature.predicates[name] = th.PredicateDecl(name, tuple(str(x.sort) for x in cells))
-    for name, (cells, result) in symbols.functions.items():
-        sorts = tuple(str(x.sort) for x in cells)
-        signature.functions[name] = th.FunctionDecl(name, sorts, str(result.sort))
-    for name, cells in symbols.relations.items():
-        signature.relations[name] = th.RelationDecl(name, tuple(str(x.sort) for x in cells))
+    for name, args in symbols.predicates.items():
+        signature.predicates[name] = th.PredicateDecl(name, sorts(args))
+    for name, (args, result) in symbols.functions.items():
+        signature.functions[name] = th.FunctionDecl(name, sorts(args), str(result.sort))
+    for name, args in symbols.relations.items():
+        signature.relations[name] = th.RelationDecl(name, sorts(args))
+    used = _sorts(signature.declarations)
     for name, cell in symbols.constants.items():
         if cell.sort is not None:
             signature.constants[name] = th.ConstantDecl(name, cell.sort)
-    used = {s for d in signature.predicates.values() for s in d.sorts}
-    used |= {s for d in signature.functions.values() for s in (*d.sorts, d.result)}
-    used |= {s for d in signature.relations.values() for s in d.sorts}
     signature.sorts.update({s: th.SortDecl(s) for s in sorted(used - {c.REAL})})
     return signature
 
 
-def _errors(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    return [d for d in found if d.severity is Severity.ERROR]
+def _sorts(declarations: Iterable[th.Declaration]) -> set[str]:
+    """The sorts that declarations mention."""
+    return {sort for item in declarations for sort in th.sorts_of(item)}
+
+
+def _errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [d for d in diagnostics if d.severity is Severity.ERROR]
 
 
 def _free_errors(scope: Scope, symbols: Symbols) -> list[Diagnostic]:
-    found = []
+    errors = []
     for binding in scope.free.values():
-        known = {*symbols.constants, *(b.name for b in scope.resolved if isinstance(b, Binding))}
+        known = {
+            *symbols.constants,
+            *(b.name for b in scope.resolved if isinstance(b, ScopedVariable)),
+        }
         hint = did_you_mean(binding.name, known - set(scope.free))
         if binding.name in symbols.predicates:
             hint = f"'{binding.name}' is a predicate, and arguments are terms"
@@ -219,109 +216,98 @@ def _free_errors(scope: Scope, symbols: Symbols) -> list[Diagnostic]:
             f'or write "{binding.name}" for an entity'
         )
         message = f"'{binding.name}' is neither bound nor a constant"
-        found.append(Diagnostic(message, binding.span, hint))
-    return found
+        errors.append(Diagnostic(message, binding.span, hint))
+    return errors
 
 
 def _unused(theory: th.Theory, symbols: Symbols) -> list[Diagnostic]:
     if not theory.axioms:
         return []
-    sorts: set[str] = set(symbols.used_sorts)
-    for item in theory.declarations:
-        match item:
-            case th.PredicateDecl(_, used) | th.RelationDecl(_, used):
-                sorts.update(used)
-            case th.FunctionDecl(_, used, result):
-                sorts.update((*used, result))
-            case th.ConstantDecl(_, sort):
-                sorts.add(sort)
-    found = []
+    sorts = symbols.used_sorts | _sorts(theory.declarations)
+    warnings = []
     for item in theory.declarations:
         names = sorts if isinstance(item, th.SortDecl) else symbols.used
         if item.name not in names:
             kind = type(item).__name__.removesuffix("Decl").lower()
             message = f"the {kind} '{item.name}' is declared but not used"
-            found.append(Diagnostic(message, item.span, severity=Severity.WARNING))
-    return found
+            warnings.append(Diagnostic(message, item.span, severity=Severity.WARNING))
+    return warnings
 
 
-def _axis(binding: Binding) -> c.Axis:
+def _axis(binding: ScopedVariable) -> c.Axis:
     if binding.relation is not None:
         return c.Axis(binding.axis, relation=binding.relation)
     return c.Axis(binding.axis, sort=binding.cell.sort)
 
 
+_SAME: dict[type[f.Syntax], Callable[..., c.Formula]] = {
+    f.Equal: c.Equal, f.Not: c.Not, f.And: c.And, f.Or: c.Or, f.Implies: c.Implies,
+    f.Iff: desugar.iff,
+}  # fmt: skip
+
+
 def _lower(formula: f.Formula, scope: Scope, intern: dict[c.Core, c.Core]) -> c.Formula:
     """Second pass: build the core formula, reading off what the first pass resolved."""
     resolved = iter(scope.resolved)
-    frames: list[list[Binding]] = []
+    frames: list[list[ScopedVariable]] = []
     stack: list[c.Core] = []
 
     def push(node: c.Core) -> None:
         stack.append(intern.setdefault(node, node))
 
-    def pop(count: int) -> tuple[c.Core, ...]:
+    def pop(count: int) -> tuple[Any, ...]:
         taken = tuple(stack[len(stack) - count :])
         del stack[len(stack) - count :]
         return taken
 
     for entering, node in events(formula):
         if entering:
-            match node:
-                case f.Forall() | f.Exists():
-                    frame = next(resolved)
-                    assert isinstance(frame, list)
-                    frames.append(frame)
-                case f.Var(name) | f.Const(name):
-                    push(_leaf(name, next(resolved)))
-                case f.Number(value):
-                    push(c.Number(value))
+            if isinstance(node, f.Quantified):
+                frame = next(resolved)
+                assert isinstance(frame, list)
+                frames.append(frame)
+            elif isinstance(node, f.Var | f.Const):
+                push(_leaf(node.name, next(resolved)))
             continue
-        match node:
-            case f.Var() | f.Const() | f.Number():
+        leaving: f.AnySyntax = node
+        match leaving:
+            case f.Var() | f.Const():
                 pass
+            case f.Number(value):
+                push(c.Number(value))
             case f.Apply(name, args):
                 cell = next(resolved)
-                assert isinstance(cell, Cell)
-                push(c.Apply(name, pop(len(args)), str(cell.sort)))  # type: ignore[arg-type]
+                assert isinstance(cell, OpenSort)
+                push(c.Apply(name, pop(len(args)), str(cell.sort)))
             case f.Truth(value):
                 push(c.Truth(value))
             case f.Edge(end):
                 push(c.Edge(past=end == "first"))
             case f.Atom(name, args):
-                push(c.Atom(name, pop(len(args))))  # type: ignore[arg-type]
-            case f.Equal():
-                push(c.Equal(*pop(2)))  # type: ignore[arg-type]
+                push(c.Atom(name, pop(len(args))))
             case f.Compare(op):
-                push(c.Compare(op, *pop(2)))  # type: ignore[arg-type]
-            case f.Not():
-                push(c.Not(*pop(1)))  # type: ignore[arg-type]
-            case f.And():
-                push(c.And(*pop(2)))  # type: ignore[arg-type]
-            case f.Or():
-                push(c.Or(*pop(2)))  # type: ignore[arg-type]
-            case f.Implies():
-                push(c.Implies(*pop(2)))  # type: ignore[arg-type]
-            case f.Iff():
-                push(desugar.iff(*pop(2)))  # type: ignore[arg-type]
+                push(c.Compare(op, *pop(2)))
+            case f.Equal() | f.Not() | f.And() | f.Or() | f.Implies() | f.Iff():
+                push(_SAME[type(leaving)](*pop(len(children(leaving)))))
             case f.Forall(_, guard) | f.Exists(_, guard):
                 axes = tuple(dict.fromkeys(_axis(b) for b in frames.pop()))
-                *inner, body = pop(1 if guard is None else 2)
-                test = inner[0] if inner else None
-                push(c.Quantifier(isinstance(node, f.Forall), axes, test, body))  # type: ignore[arg-type]
+                test, body = (None, *pop(1)) if guard is None else pop(2)
+                push(c.Quantifier(isinstance(leaving, f.Forall), axes, test, body))
             case f.Unary(op, _, bound, strict):
                 (arg,) = pop(1)
-                push(desugar.unary(op, arg, bound, strict))  # type: ignore[arg-type]
+                push(desugar.unary(op, arg, bound, strict))
             case f.Binary(op, _, _, bound, strict):
                 left, right = pop(2)
-                push(desugar.binary(op, left, right, bound, strict))  # type: ignore[arg-type]
+                push(desugar.binary(op, left, right, bound, strict))
+            case never:
+                assert_never(never)
     (result,) = stack
     assert isinstance(result, c.Formula)
     return result
 
 
-def _leaf(name: str, what: Binding | list[Binding] | Cell) -> c.Term:
-    if isinstance(what, Binding):
+def _leaf(name: str, what: ScopedVariable | list[ScopedVariable] | OpenSort) -> c.Term:
+    if isinstance(what, ScopedVariable):
         return c.Variable(_axis(what), str(what.cell.sort), what.column)
-    assert isinstance(what, Cell)
+    assert isinstance(what, OpenSort)
     return c.Constant(name, str(what.sort))

@@ -135,27 +135,29 @@ class Not(Formula):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class And(Formula):
+class Connective(Formula):
+    """A formula of two formulas."""
+
+    left: Formula
+    right: Formula
+
+
+class And(Connective):
     """Conjunction."""
 
-    left: Formula
-    right: Formula
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Or(Formula):
+class Or(Connective):
     """Disjunction."""
 
-    left: Formula
-    right: Formula
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Implies(Formula):
+class Implies(Connective):
     """Implication."""
 
-    left: Formula
-    right: Formula
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ cell, and using one in the other's place makes the two cells one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing
 from fotltn.logic.core import REAL
@@ -15,17 +16,17 @@ from fotltn.syntax import formula as f
 from fotltn.tree import events, postorder
 
 
-class Cell:
+class OpenSort:
     """A sort that may not be known yet."""
 
     __slots__ = ("_parent", "_sort")
 
     def __init__(self, sort: str | None = None) -> None:
         """A cell of its own."""
-        self._parent: Cell | None = None
+        self._parent: OpenSort | None = None
         self._sort = sort
 
-    def root(self) -> Cell:
+    def root(self) -> OpenSort:
         """The cell that stands for all those joined with this one."""
         cell = self
         while cell._parent is not None:
@@ -43,7 +44,7 @@ class Cell:
         """Settle the sort."""
         self.root()._sort = sort
 
-    def join(self, other: Cell) -> bool:
+    def join(self, other: OpenSort) -> bool:
         """Make the two one; False if they have different sorts."""
         a, b = self.root(), other.root()
         if a is b:
@@ -56,12 +57,12 @@ class Cell:
 
 
 @dataclass(slots=True, eq=False)
-class Binding:
+class ScopedVariable:
     """A variable: its unique name, its sort, and its place in a tuple if it is paired."""
 
     name: str
     unique: str
-    cell: Cell
+    cell: OpenSort
     span: Span | None = None
     relation: str | None = None
     column: int | None = None
@@ -75,22 +76,22 @@ class Symbols:
 
     signature: Signature
     infer: bool = False
-    predicates: dict[str, tuple[Cell, ...]] = field(default_factory=dict)
-    functions: dict[str, tuple[tuple[Cell, ...], Cell]] = field(default_factory=dict)
-    constants: dict[str, Cell] = field(default_factory=dict)
-    relations: dict[str, tuple[Cell, ...]] = field(default_factory=dict)
+    predicates: dict[str, tuple[OpenSort, ...]] = field(default_factory=dict)
+    functions: dict[str, tuple[tuple[OpenSort, ...], OpenSort]] = field(default_factory=dict)
+    constants: dict[str, OpenSort] = field(default_factory=dict)
+    relations: dict[str, tuple[OpenSort, ...]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     used_sorts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Fill in what is declared."""
         sig = self.signature
-        self.predicates = {n: tuple(map(Cell, d.sorts)) for n, d in sig.predicates.items()}
+        self.predicates = {n: tuple(map(OpenSort, d.sorts)) for n, d in sig.predicates.items()}
         self.functions = {
-            n: (tuple(map(Cell, d.sorts)), Cell(d.result)) for n, d in sig.functions.items()
+            n: (tuple(map(OpenSort, d.sorts)), OpenSort(d.result)) for n, d in sig.functions.items()
         }
-        self.constants = {n: Cell(d.sort) for n, d in sig.constants.items()}
-        self.relations = {n: tuple(map(Cell, d.sorts)) for n, d in sig.relations.items()}
+        self.constants = {n: OpenSort(d.sort) for n, d in sig.constants.items()}
+        self.relations = {n: tuple(map(OpenSort, d.sorts)) for n, d in sig.relations.items()}
 
 
 class Scope:
@@ -102,15 +103,15 @@ class Scope:
         """Resolve against symbols; a variable of no known sort gets `default_sort`."""
         self.symbols = symbols
         self.diagnostics: list[Diagnostic] = []
-        self.resolved: list[Binding | list[Binding] | Cell] = []
-        self.free: dict[str, Binding] = {}
+        self.resolved: list[ScopedVariable | list[ScopedVariable] | OpenSort] = []
+        self.free: dict[str, ScopedVariable] = {}
         self._default = default_sort
         self._free_allowed = free_allowed
-        self._env: dict[str, list[Binding]] = {}
-        self._frames: list[list[Binding]] = []
-        self._bindings: list[Binding] = []
-        self._terms: list[tuple[Cell, f.Term]] = []
-        self._entities: list[tuple[f.Const, Cell]] = []
+        self._env: dict[str, list[ScopedVariable]] = {}
+        self._frames: list[list[ScopedVariable]] = []
+        self._bindings: list[ScopedVariable] = []
+        self._terms: list[tuple[OpenSort, f.Term]] = []
+        self._entities: list[tuple[f.Const, OpenSort]] = []
 
     def run(self, formula: f.Formula) -> None:
         """Walk the formula, then settle the sorts that are still open."""
@@ -121,7 +122,7 @@ class Scope:
             else:
                 self._leave(node)
 
-    def open_sorts(self) -> list[tuple[str, Cell]]:
+    def open_sorts(self) -> list[tuple[str, OpenSort]]:
         """Free variables and entities whose sort nothing tells."""
         free = [(b.name, b.cell) for b in self.free.values()]
         named = [(node.name, cell) for node, cell in self._entities]
@@ -129,9 +130,7 @@ class Scope:
 
     def settle(self) -> None:
         """Give the default sort to what has none, or complain, unless another error explains it."""
-        failed = bool(self.diagnostics) and any(
-            d.severity is Severity.ERROR for d in self.diagnostics
-        )
+        failed = any(d.severity is Severity.ERROR for d in self.diagnostics)
         for node, cell in self._entities:
             if cell.sort is None and self._default is not None:
                 cell.assign(self._default)
@@ -157,7 +156,7 @@ class Scope:
 
     # --- walking ----------------------------------------------------------------------------
 
-    def _enter(self, node: f.Syntax) -> None:
+    def _enter(self, node: f.AnySyntax) -> None:
         match node:
             case f.Forall(binders) | f.Exists(binders):
                 self._open(binders)
@@ -174,22 +173,28 @@ class Scope:
             case f.Var():
                 self._terms.append((self._variable(node), node))
             case f.Const(name):
-                cell = self.symbols.constants.get(name) or Cell()
+                cell = self.symbols.constants.get(name) or OpenSort()
                 if name in self.symbols.constants:
                     self.symbols.used.add(name)
                 self.resolved.append(cell)
                 self._entities.append((node, cell))
                 self._terms.append((cell, node))
             case f.Number():
-                self._terms.append((Cell(REAL), node))
+                self._terms.append((OpenSort(REAL), node))
+            case (
+                f.Apply() | f.Truth() | f.Edge() | f.Atom() | f.Equal() | f.Compare() | f.Not()
+                | f.And() | f.Or() | f.Implies() | f.Iff() | f.Unary() | f.Binary()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
 
-    def _leave(self, node: f.Syntax) -> None:
+    def _leave(self, node: f.AnySyntax) -> None:
         match node:
             case f.Forall() | f.Exists():
                 self._close()
             case f.Apply(name, args):
-                given = self._pop(len(args))
-                result = self._call(node, name, given)
+                result = self._call(node, name, self._pop(len(args)))
                 self.resolved.append(result)
                 self._terms.append((result, node))
             case f.Atom(name, args):
@@ -201,12 +206,19 @@ class Scope:
                     self._error(message, node.span, "only terms of one sort can be equal")
             case f.Compare():
                 for cell, term in self._pop(2):
-                    if not cell.join(Cell(REAL)):
+                    if not cell.join(OpenSort(REAL)):
                         message = f"'{term}' is of sort {cell.sort}, not a number"
                         hint = "comparisons are between numbers: function speed(car): real"
-                        self._error(message, term.span, hint)  # type: ignore[attr-defined]
+                        self._error(message, term.span, hint)
+            case (
+                f.Var() | f.Const() | f.Number() | f.Truth() | f.Edge() | f.Not() | f.And() | f.Or()
+                | f.Implies() | f.Iff() | f.Unary() | f.Binary()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
 
-    def _pop(self, count: int) -> list[tuple[Cell, f.Term]]:
+    def _pop(self, count: int) -> list[tuple[OpenSort, f.Term]]:
         if not count:
             return []
         taken = self._terms[-count:]
@@ -216,14 +228,14 @@ class Scope:
     # --- names ------------------------------------------------------------------------------
 
     def _open(self, binders: tuple[f.Binder | f.Paired, ...]) -> None:
-        frame: list[Binding] = []
+        frame: list[ScopedVariable] = []
         for item in binders:
             group = item.binders if isinstance(item, f.Paired) else (item,)
             cells = self._relation(item) if isinstance(item, f.Paired) else None
-            bindings: list[Binding] = []
+            bindings: list[ScopedVariable] = []
             for column, binder in enumerate(group):
-                binding = Binding(
-                    binder.name, self._unique(binder.name, frame), Cell(), binder.span
+                binding = ScopedVariable(
+                    binder.name, self._unique(binder.name, frame), OpenSort(), binder.span
                 )
                 if binder.sort is not None:
                     self._annotate(binding, binder)
@@ -257,7 +269,7 @@ class Scope:
                     Diagnostic(message, binding.span, severity=Severity.WARNING)
                 )
 
-    def _unique(self, name: str, frame: list[Binding]) -> str:
+    def _unique(self, name: str, frame: list[ScopedVariable]) -> str:
         """The name itself, or with a number where an enclosing quantifier has taken it."""
         taken = {b.unique for open_frame in self._frames for b in open_frame}
         taken |= {b.unique for b in frame}
@@ -269,7 +281,7 @@ class Scope:
             number += 1
         return f"{name}_{number}"
 
-    def _annotate(self, binding: Binding, binder: f.Binder) -> None:
+    def _annotate(self, binding: ScopedVariable, binder: f.Binder) -> None:
         sort = binder.sort
         assert sort is not None
         sorts = self.symbols.signature.sorts
@@ -284,7 +296,7 @@ class Scope:
             return
         binding.cell.assign(sort)
 
-    def _relation(self, item: f.Paired) -> tuple[Cell, ...] | None:
+    def _relation(self, item: f.Paired) -> tuple[OpenSort, ...] | None:
         known = self.symbols.relations
         self.symbols.used.add(item.relation)
         if item.relation not in known:
@@ -294,14 +306,14 @@ class Scope:
                 )
                 self._error(f"unknown relation '{item.relation}'", item.span, hint)
                 return None
-            known[item.relation] = tuple(Cell() for _ in item.binders)
+            known[item.relation] = tuple(OpenSort() for _ in item.binders)
         cells = known[item.relation]
         if len(cells) != len(item.binders):
             message = f"'{item.relation}' lists tuples of {len(cells)}, not of {len(item.binders)}"
             self._error(message, item.span)
         return cells
 
-    def _variable(self, node: f.Var) -> Cell:
+    def _variable(self, node: f.Var) -> OpenSort:
         stack = self._env.get(node.name)
         if stack:
             stack[-1].used = True
@@ -312,52 +324,54 @@ class Scope:
             self.resolved.append(self.symbols.constants[node.name])
             return self.symbols.constants[node.name]
         if node.name not in self.free:
-            self.free[node.name] = Binding(node.name, node.name, Cell(), node.span, axis=node.name)
+            self.free[node.name] = ScopedVariable(
+                node.name, node.name, OpenSort(), node.span, axis=node.name
+            )
         self.resolved.append(self.free[node.name])
         return self.free[node.name].cell
 
-    def _call(self, node: f.Apply, name: str, given: list[tuple[Cell, f.Term]]) -> Cell:
+    def _call(self, node: f.Apply, name: str, args: list[tuple[OpenSort, f.Term]]) -> OpenSort:
         known = self.symbols.functions
         self.symbols.used.add(name)
         if name not in known:
             if not self.symbols.infer:
                 self._unknown("function", name, node.span)
-                return Cell()
-            known[name] = (tuple(Cell() for _ in given), Cell())
+                return OpenSort()
+            known[name] = (tuple(OpenSort() for _ in args), OpenSort())
         places, result = known[name]
-        self._match("function", name, places, given, node.span)
+        self._match("function", name, places, args, node.span)
         return result
 
-    def _atom(self, node: f.Atom, name: str, given: list[tuple[Cell, f.Term]]) -> None:
+    def _atom(self, node: f.Atom, name: str, args: list[tuple[OpenSort, f.Term]]) -> None:
         known = self.symbols.predicates
         self.symbols.used.add(name)
         if name not in known:
             if not self.symbols.infer:
                 self._unknown("predicate", name, node.span)
                 return
-            known[name] = tuple(Cell() for _ in given)
-        self._match("predicate", name, known[name], given, node.span)
+            known[name] = tuple(OpenSort() for _ in args)
+        self._match("predicate", name, known[name], args, node.span)
 
     def _match(
         self,
         kind: str,
         name: str,
-        places: tuple[Cell, ...],
-        given: list[tuple[Cell, f.Term]],
+        places: tuple[OpenSort, ...],
+        args: list[tuple[OpenSort, f.Term]],
         span: Span | None,
     ) -> None:
-        if len(places) != len(given):
+        if len(places) != len(args):
             form = f"{name}({', '.join(p.sort or '…' for p in places)})" if places else name
-            message = f"{kind} '{name}' takes {_count(len(places))}, not {len(given)}"
+            message = f"{kind} '{name}' takes {_count(len(places))}, not {len(args)}"
             self._error(message, span, f"it is {form}")
             return
-        for index, (place, (cell, term)) in enumerate(zip(places, given, strict=True)):
+        for index, (place, (cell, term)) in enumerate(zip(places, args, strict=True)):
             if not place.join(cell):
                 message = (
                     f"argument {index + 1} of '{name}' is of sort {place.sort}, "
                     f"but '{term}' is of sort {cell.sort}"
                 )
-                self._error(message, term.span)  # type: ignore[attr-defined]
+                self._error(message, term.span)
 
     def _unknown(self, kind: str, name: str, span: Span | None) -> None:
         signature = self.symbols.signature

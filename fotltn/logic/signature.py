@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from fotltn.errors import Diagnostic, Span, did_you_mean, listing
 from fotltn.logic.core import REAL
@@ -30,71 +31,64 @@ class Signature:
 def build_signature(declarations: Iterable[th.Declaration]) -> tuple[Signature, list[Diagnostic]]:
     """The signature of some declarations, and what is wrong with them."""
     signature = Signature()
-    found: list[Diagnostic] = []
+    errors: list[Diagnostic] = []
     places: dict[str, Span | None] = {}
-    ordered = list(declarations)
+    ordered = sorted(declarations, key=lambda item: not isinstance(item, th.SortDecl))
     for item in ordered:
-        if isinstance(item, th.SortDecl):
-            _add_sort(signature, item, found)
-    for item in ordered:
-        if isinstance(item, th.SortDecl):
-            continue
-        found += _sort_errors(signature, item)
-        if item.name in places:
-            found.append(_duplicate("name", item.name, item.span, places[item.name]))
-            continue
-        places[item.name] = item.span
+        errors += _sort_errors(signature, item)
+        if not isinstance(item, th.SortDecl):
+            if item.name in places:
+                errors.append(_duplicate("name", item.name, item.span, places[item.name]))
+                continue
+            places[item.name] = item.span
         match item:
+            case th.SortDecl(name):
+                if name == REAL:
+                    message = "the sort 'real' is built in and cannot be declared"
+                    errors.append(Diagnostic(message, item.span))
+                elif name in signature.sorts:
+                    first = signature.sorts[name].span
+                    errors.append(_duplicate("sort", name, item.span, first))
+                else:
+                    signature.sorts[name] = item
             case th.PredicateDecl(name):
                 signature.predicates[name] = item
             case th.FunctionDecl(name, sorts):
                 if not sorts:
                     hint = f"without arguments it is a constant: constant {name}: {item.result}"
-                    found.append(Diagnostic(f"function '{name}' has no arguments", item.span, hint))
+                    message = f"function '{name}' has no arguments"
+                    errors.append(Diagnostic(message, item.span, hint))
                 signature.functions[name] = item
             case th.ConstantDecl(name):
                 signature.constants[name] = item
             case th.RelationDecl(name, sorts):
                 if len(sorts) < 2:
                     hint = "a relation lists tuples of at least two entities"
-                    found.append(Diagnostic(f"relation '{name}' needs more sorts", item.span, hint))
+                    message = f"relation '{name}' needs more sorts"
+                    errors.append(Diagnostic(message, item.span, hint))
                 signature.relations[name] = item
-    return signature, found
-
-
-def _add_sort(signature: Signature, item: th.SortDecl, found: list[Diagnostic]) -> None:
-    if item.name == REAL:
-        found.append(Diagnostic("the sort 'real' is built in and cannot be declared", item.span))
-    elif item.name in signature.sorts:
-        first = signature.sorts[item.name].span
-        found.append(_duplicate("sort", item.name, item.span, first))
-    else:
-        signature.sorts[item.name] = item
+            case never:
+                assert_never(never)
+    return signature, errors
 
 
 def _sort_errors(signature: Signature, item: th.Declaration) -> list[Diagnostic]:
     """Sorts that a declaration mentions but nobody declares; `real` only as a result."""
-    match item:
-        case th.ConstantDecl(_, sort):
-            used = [sort]
-        case th.FunctionDecl(_, sorts, result):
-            used = [*sorts, *([] if result == REAL else [result])]
-        case th.PredicateDecl(_, sorts) | th.RelationDecl(_, sorts):
-            used = list(sorts)
-        case _:
-            return []
-    found = []
+    used = th.sorts_of(item)
+    if isinstance(item, th.FunctionDecl) and item.result == REAL:
+        used = item.sorts
+    errors = []
     for sort in used:
         if sort == REAL:
             message = (
                 "'real' is a sort of numbers: only a function may give it, nothing may take it"
             )
-            found.append(Diagnostic(message, item.span))
+            errors.append(Diagnostic(message, item.span))
         elif sort not in signature.sorts:
             hint = did_you_mean(sort, signature.sorts)
             hint = hint or f"declare it: sort {sort} (declared: {listing(signature.sorts)})"
-            found.append(Diagnostic(f"unknown sort '{sort}'", item.span, hint))
-    return found
+            errors.append(Diagnostic(f"unknown sort '{sort}'", item.span, hint))
+    return errors
 
 
 def _duplicate(kind: str, name: str, span: Span | None, first: Span | None) -> Diagnostic:

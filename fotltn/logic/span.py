@@ -12,22 +12,22 @@ from fotltn.logic import core as c
 from fotltn.tree import children, fold, postorder
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """The first and the last point that is read."""
 
     low: int | None
     high: int | None
 
 
-HERE = Span(0, 0)
+HERE = TimeSpan(0, 0)
 
 
-def inside(node: c.Formula, span: Span) -> Span:
+def inside(node: c.Formula, span: TimeSpan) -> TimeSpan:
     """Where a formula reads any formula directly below it, if it is read over a span itself."""
     match c.closed(node):
         case c.Shift(_, steps, past):
             far = -steps if past else steps
-            return Span(_plus(span.low, far), _plus(span.high, far))
+            return TimeSpan(_plus(span.low, far), _plus(span.high, far))
         case c.Aggregate(_, _, window, past):
             return _window(span, window.low, window.high, past)
         case c.Until(_, _, _, window, past):
@@ -41,14 +41,14 @@ def inside(node: c.Formula, span: Span) -> Span:
             assert_never(never)
 
 
-def operands(node: c.Formula, span: Span) -> Iterator[tuple[c.Formula, Span]]:
+def operands(node: c.Formula, span: TimeSpan) -> Iterator[tuple[c.Formula, TimeSpan]]:
     """Each formula directly below a formula, with where it is read.
 
     The left side of `U[a,b]` is read from the present on, the right side from a to b.
 
     >>> until = c.Until(False, c.Truth(True), c.Atom("p", ()), c.Window(2, 3), past=False)
     >>> [span for _, span in operands(until, HERE)]
-    [Span(low=0, high=3), Span(low=2, high=3)]
+    [TimeSpan(low=0, high=3), TimeSpan(low=2, high=3)]
     """
     if isinstance(node, c.Until):
         yield node.left, inside(node, span)
@@ -59,14 +59,14 @@ def operands(node: c.Formula, span: Span) -> Iterator[tuple[c.Formula, Span]]:
             yield child, inside(node, span)
 
 
-def spans(formula: c.Formula) -> dict[c.Formula, set[Span]]:
+def spans(formula: c.Formula) -> dict[c.Formula, set[TimeSpan]]:
     """Where each distinct part of a formula is read: a span for each place where it is written.
 
     >>> p = c.Atom("p", ())
     >>> sorted(spans(c.And(p, c.Shift(p, 1, past=False, weak=False)))[p])
-    [Span(low=0, high=0), Span(low=1, high=1)]
+    [TimeSpan(low=0, high=0), TimeSpan(low=1, high=1)]
     """
-    read: dict[c.Formula, set[Span]] = {formula: {HERE}}
+    read: dict[c.Formula, set[TimeSpan]] = {formula: {HERE}}
     for node in reversed([n for n in postorder(formula) if isinstance(n, c.Formula)]):
         for span in read[node]:
             for child, below in operands(node, span):
@@ -90,10 +90,10 @@ def reach(formula: c.Formula) -> int | None:
     return fold(formula, visit)
 
 
-def _window(span: Span, near: int, far: int | None, past: bool) -> Span:
+def _window(span: TimeSpan, near: int, far: int | None, past: bool) -> TimeSpan:
     if past:
-        return Span(None if far is None else _plus(span.low, -far), _plus(span.high, -near))
-    return Span(_plus(span.low, near), None if far is None else _plus(span.high, far))
+        return TimeSpan(None if far is None else _plus(span.low, -far), _plus(span.high, -near))
+    return TimeSpan(_plus(span.low, near), None if far is None else _plus(span.high, far))
 
 
 def _plus(point: int | None, steps: int) -> int | None:

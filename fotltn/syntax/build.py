@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,11 @@ class Slip(Exception):  # noqa: N818 an internal signal, turned into a ParseErro
         self.diagnostic = diagnostic
 
 
+def _infix(kind: Callable[..., f.Formula]) -> Callable[[Build, list[Any]], f.Formula]:
+    """The method of a rule with a sign between two parts."""
+    return lambda build, items: kind(items[0], items[2], span=build.over(items))
+
+
 class Build(Transformer[Token, Any]):
     """Builds nodes. Children hold all tokens, so that spans reach from the first to the last."""
 
@@ -54,7 +60,8 @@ class Build(Transformer[Token, Any]):
         """A span of the current source, by absolute offsets."""
         return Span(self._source, start, end)
 
-    def _over(self, items: list[Any]) -> Span:
+    def over(self, items: list[Any]) -> Span:
+        """The span from the first to the last of some items."""
         return Span(self._source, self._edge(items[0], True), self._edge(items[-1], False))
 
     def _edge(self, item: Any, first: bool) -> int:
@@ -66,7 +73,7 @@ class Build(Transformer[Token, Any]):
         return int(item.span.start if first else item.span.end)
 
     def _fail(self, item: Any, message: str, hint: str | None = None) -> Slip:
-        return Slip(Diagnostic(message, self._over([item]), hint))
+        return Slip(Diagnostic(message, self.over([item]), hint))
 
     # --- formulas ---------------------------------------------------------------------------
 
@@ -76,37 +83,27 @@ class Build(Transformer[Token, Any]):
 
     def group(self, items: list[Any]) -> f.Formula:
         """Parentheses leave no trace in the tree, but belong to the place of the formula."""
-        return replace(items[1], span=self._over(items))  # type: ignore[no-any-return]
+        return replace(items[1], span=self.over(items))  # type: ignore[no-any-return]
 
-    def iff(self, items: list[Any]) -> f.Formula:
-        """`a <-> b`."""
-        return f.Iff(items[0], items[2], span=self._over(items))
-
-    def implies(self, items: list[Any]) -> f.Formula:
-        """`a -> b`."""
-        return f.Implies(items[0], items[2], span=self._over(items))
-
-    def disjunction(self, items: list[Any]) -> f.Formula:
-        """`a | b`."""
-        return f.Or(items[0], items[2], span=self._over(items))
-
-    def conjunction(self, items: list[Any]) -> f.Formula:
-        """`a & b`."""
-        return f.And(items[0], items[2], span=self._over(items))
+    iff = _infix(f.Iff)
+    implies = _infix(f.Implies)
+    disjunction = _infix(f.Or)
+    conjunction = _infix(f.And)
+    equal = _infix(f.Equal)
 
     def negation(self, items: list[Any]) -> f.Formula:
         """`!a`."""
-        return f.Not(items[1], span=self._over(items))
+        return f.Not(items[1], span=self.over(items))
 
     def unary_temporal(self, items: list[Any]) -> f.Formula:
         """`F[<=3] a`."""
         (op, strict, bound, _), arg = items
-        return f.Unary(op, arg, bound, strict, span=self._over(items))
+        return f.Unary(op, arg, bound, strict, span=self.over(items))
 
     def binary_temporal(self, items: list[Any]) -> f.Formula:
         """`a U b`."""
         left, (op, strict, bound, _), right = items
-        return f.Binary(op, left, right, bound, strict, span=self._over(items))
+        return f.Binary(op, left, right, bound, strict, span=self.over(items))
 
     def unary(self, items: list[Any]) -> tuple[Temporal, bool, f.Bound | None, Span]:
         """A temporal operator with its marks."""
@@ -125,14 +122,14 @@ class Build(Transformer[Token, Any]):
                     f"write {op.ascii}[3] for three steps, or F, G, O, H for a range",
                 )
             )
-        return op, strict, bound, self._over(items)
+        return op, strict, bound, self.over(items)
 
     binary = unary
 
     def bound_exact(self, items: list[Any]) -> f.Bound:
         """`[3]`: exactly three steps away."""
         steps = self._steps(items[1])
-        return f.Bound(steps, steps, span=self._over(items))
+        return f.Bound(steps, steps, span=self.over(items))
 
     def bound_side(self, items: list[Any]) -> f.Bound:
         """`[<=3]` or `[>=3]`."""
@@ -140,11 +137,11 @@ class Build(Transformer[Token, Any]):
         if op not in ("<=", ">="):
             raise self._fail(items[1], f"a bound is written with <= or >=, not {op}")
         low, high = (0, steps) if op == "<=" else (steps, None)
-        return f.Bound(low, high, span=self._over(items))
+        return f.Bound(low, high, span=self.over(items))
 
     def bound_both(self, items: list[Any]) -> f.Bound:
         """`[1,4]`; that 1 <= 4 is for the checker to see."""
-        return f.Bound(self._steps(items[1]), self._steps(items[3]), span=self._over(items))
+        return f.Bound(self._steps(items[1]), self._steps(items[3]), span=self.over(items))
 
     def _steps(self, token: Token) -> int:
         if not token.isdecimal():
@@ -160,7 +157,7 @@ class Build(Transformer[Token, Any]):
         formulas = [i for i in items if isinstance(i, f.Formula)]
         guard = formulas[0] if len(formulas) == 2 else None
         kind = f.Forall if items[0] in ("forall", "∀") else f.Exists
-        return kind(tuple(items[1]), guard, formulas[-1], span=self._over(items))
+        return kind(tuple(items[1]), guard, formulas[-1], span=self.over(items))
 
     def binders(self, items: list[Any]) -> list[f.Binder | f.Paired]:
         """The variables of a quantifier."""
@@ -169,45 +166,41 @@ class Build(Transformer[Token, Any]):
     def binder(self, items: list[Any]) -> f.Binder:
         """`x` or `x: sort`."""
         sort = str(items[2]) if len(items) == 3 else None
-        return f.Binder(str(items[0]), sort, span=self._over(items))
+        return f.Binder(str(items[0]), sort, span=self.over(items))
 
     def paired(self, items: list[Any]) -> f.Paired:
         """`(x, y) in pairs`."""
         binders = tuple(i for i in items if isinstance(i, f.Binder))
-        return f.Paired(binders, str(items[-1]), span=self._over(items))
+        return f.Paired(binders, str(items[-1]), span=self.over(items))
 
     def truth(self, items: list[Any]) -> f.Formula:
         """`true` or `false`."""
-        return f.Truth(items[0] in ("true", "⊤"), span=self._over(items))
+        return f.Truth(items[0] in ("true", "⊤"), span=self.over(items))
 
     def edge(self, items: list[Any]) -> f.Formula:
         """`first` or `last`."""
-        return f.Edge(str(items[0]), span=self._over(items))
+        return f.Edge(str(items[0]), span=self.over(items))
 
     def atom(self, items: list[Any]) -> f.Formula:
         """`P(x, y)`, or a proposition `p`."""
         name, args, span = items[0]
         return f.Atom(str(name), tuple(args), span=span)
 
-    def equal(self, items: list[Any]) -> f.Formula:
-        """`s = t`."""
-        return f.Equal(items[0], items[2], span=self._over(items))
-
     def unequal(self, items: list[Any]) -> f.Formula:
         """`s != t` is the negation of `s = t`."""
-        return f.Not(f.Equal(items[0], items[2], span=self._over(items)), span=self._over(items))
+        return f.Not(f.Equal(items[0], items[2], span=self.over(items)), span=self.over(items))
 
     def compare(self, items: list[Any]) -> f.Formula:
         """`s <= t`."""
         op = _COMPARE.get(items[1], str(items[1]))
-        return f.Compare(op, items[0], items[2], span=self._over(items))
+        return f.Compare(op, items[0], items[2], span=self.over(items))
 
     # --- terms ------------------------------------------------------------------------------
 
     def application(self, items: list[Any]) -> tuple[Token, list[f.Term], Span]:
         """A name with or without arguments; what it is depends on where it stands."""
         terms = [i for i in items if isinstance(i, f.Term)]
-        return items[0], terms, self._over(items)
+        return items[0], terms, self.over(items)
 
     def apply(self, items: list[Any]) -> f.Term:
         """`x`, or `owner(x)`."""
@@ -226,31 +219,31 @@ class Build(Transformer[Token, Any]):
 
     def constant(self, items: list[Any]) -> f.Term:
         """`"car 7"`."""
-        return f.Const(_unquote(items[0]), span=self._over(items))
+        return f.Const(_unquote(items[0]), span=self.over(items))
 
     def number(self, items: list[Any]) -> f.Term:
         """`3.5`."""
         value = float(items[0])
         if not math.isfinite(value):
             raise self._fail(items[0], f"the number {crop(items[0])} is too large")
-        return f.Number(value, span=self._over(items))
+        return f.Number(value, span=self.over(items))
 
     # --- statements -------------------------------------------------------------------------
 
     def signature(self, items: list[Any]) -> tuple[str, tuple[str, ...], Span]:
         """`Close(agent, agent)`."""
         names = [str(i) for i in items if i.type == "NAME"]
-        return names[0], tuple(names[1:]), self._over(items)
+        return names[0], tuple(names[1:]), self.over(items)
 
     def sorts(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`sort agent, road`."""
-        return tuple(th.SortDecl(str(i), span=self._over([i])) for i in items if i.type == "NAME")
+        return tuple(th.SortDecl(str(i), span=self.over([i])) for i in items if i.type == "NAME")
 
     def predicates(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`static predicate Car(agent), Ped(agent)`."""
         static = items[0] == "static"
-        found = (i for i in items if isinstance(i, tuple))
-        return tuple(th.PredicateDecl(n, s, static, span=p) for n, s, p in found)
+        declared = (i for i in items if isinstance(i, tuple))
+        return tuple(th.PredicateDecl(n, s, static, span=p) for n, s, p in declared)
 
     def function(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`function owner(car): person`."""
@@ -264,19 +257,19 @@ class Build(Transformer[Token, Any]):
             th.ConstantDecl(
                 _unquote(i) if i.type == "STRING" else str(i),
                 str(items[-1]),
-                span=self._over([i]),
+                span=self.over([i]),
             )
             for i in names
         )
 
     def relations(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`relation pairs(agent, agent)`."""
-        found = (i for i in items if isinstance(i, tuple))
-        return tuple(th.RelationDecl(n, s, span=p) for n, s, p in found)
+        declared = (i for i in items if isinstance(i, tuple))
+        return tuple(th.RelationDecl(n, s, span=p) for n, s, p in declared)
 
     def include(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`include "common.fot"`."""
-        return (th.Include(_unquote(items[1]), span=self._over(items)),)
+        return (th.Include(_unquote(items[1]), span=self.over(items)),)
 
     def axiom(self, items: list[Any]) -> tuple[th.Statement, ...]:
         """`axiom A1 weight 2: a`."""
@@ -286,4 +279,4 @@ class Build(Transformer[Token, Any]):
             if not (math.isfinite(weight) and weight > 0):
                 raise self._fail(items[3], f"a weight is a positive number, not {items[3]}")
         name: Token = items[1]
-        return (th.Axiom(str(name), items[-1], weight, span=self._over([name])),)
+        return (th.Axiom(str(name), items[-1], weight, span=self.over([name])),)

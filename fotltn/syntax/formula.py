@@ -12,11 +12,19 @@ from fotltn.syntax.operators import Temporal
 from fotltn.tree import Node, parts
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Something that was read from a text, and where it stands there."""
+
+    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Syntax(Node):
     """Anything that has a text: it prints as such and travels between processes as such."""
 
-    __slots__ = ()
     start: ClassVar[str]  # the grammar rule that reads the text back
+    span: Span | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         """The ASCII text."""
@@ -66,7 +74,6 @@ class Var(Term):
     """A name: a bound or free variable, or a declared constant written without quotes."""
 
     name: str
-    span: Span | None = field(default=None, kw_only=True)
 
     def of(self, sort: str) -> Binder:
         """This variable with its sort, for a quantifier."""
@@ -80,7 +87,6 @@ class Const(Term):
     """An entity by its name, written in quotes."""
 
     name: str
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse what is no name."""
@@ -95,7 +101,6 @@ class Apply(Term):
 
     function: str
     args: tuple[Term, ...]
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -103,7 +108,6 @@ class Number(Term):
     """A number, for comparisons."""
 
     value: float
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse values that have no spelling."""
@@ -214,7 +218,6 @@ class Truth(Formula):
     """`true` or `false`."""
 
     value: bool
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -222,7 +225,6 @@ class Edge(Formula):
     """`first` or `last`: true exactly at that end of the trace."""
 
     end: str
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -231,7 +233,6 @@ class Atom(Formula):
 
     predicate: str
     args: tuple[Term, ...] = ()
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -240,7 +241,6 @@ class Equal(Relation):
 
     left: Term
     right: Term
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -250,7 +250,6 @@ class Compare(Relation):
     op: str
     left: Term
     right: Term
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -258,90 +257,83 @@ class Not(Connective):
     """`!a`."""
 
     arg: Formula
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class And(Connective):
+class Pair(Connective):
+    """A connective of two formulas."""
+
+    left: Formula
+    right: Formula
+
+
+class And(Pair):
     """`a & b`."""
 
-    left: Formula
-    right: Formula
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Or(Connective):
+class Or(Pair):
     """`a | b`."""
 
-    left: Formula
-    right: Formula
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Implies(Connective):
+class Implies(Pair):
     """`a -> b`."""
 
-    left: Formula
-    right: Formula
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Iff(Connective):
+class Iff(Pair):
     """`a <-> b`, the conjunction of both implications."""
 
-    left: Formula
-    right: Formula
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Binder:
+class Binder(Placed):
     """A variable being bound, with its sort if one is written."""
 
     name: str
     sort: str | None = None
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class Paired(Placed):
     """Variables that run together through the tuples of a relation."""
 
     binders: tuple[Binder, ...]
     relation: str
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Forall(Formula):
+class Quantified(Formula):
+    """A quantifier over variables, at those bindings whose guard is true."""
+
+    binders: tuple[Binder | Paired, ...]
+    guard: Formula | None
+    body: Formula
+
+
+class Forall(Quantified):
     """`forall x: s, … where guard. body`."""
 
-    binders: tuple[Binder | Paired, ...]
-    guard: Formula | None
-    body: Formula
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Exists(Formula):
+class Exists(Quantified):
     """`exists x: s, … where guard. body`."""
 
-    binders: tuple[Binder | Paired, ...]
-    guard: Formula | None
-    body: Formula
-    span: Span | None = field(default=None, kw_only=True)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Placed):
     """Steps from the present: `low` to `high` inclusive; no `high` means the end of the trace."""
 
     low: int
     high: int | None
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -352,7 +344,6 @@ class Unary(Formula):
     arg: Formula
     bound: Bound | None = None
     strict: bool = False
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -364,21 +355,26 @@ class Binary(Formula):
     right: Formula
     bound: Bound | None = None
     strict: bool = False
-    span: Span | None = field(default=None, kw_only=True)
+
+
+#: Every kind of node that there is, for matches that must cover all of them.
+AnySyntax = (
+    Var | Const | Apply | Number | Truth | Edge | Atom | Equal | Compare | Not | And | Or | Implies
+    | Iff | Forall | Exists | Unary | Binary
+)  # fmt: skip
+
+_NO_EQUATION = "; write Equal(s, t), since == compares the objects"
 
 
 def as_term(value: Term | str | float) -> Term:
     """A term from Python: a string names an entity, a number is itself."""
-    match value:
-        case Term():
-            return value
-        case str():
-            return Const(value)
-        case bool():
-            pass
-        case int() | float():
-            return Number(value)
-    hint = "; write Equal(s, t), since == compares the objects" if isinstance(value, bool) else ""
+    if isinstance(value, Term):
+        return value
+    if isinstance(value, str):
+        return Const(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Number(value)
+    hint = _NO_EQUATION if isinstance(value, bool) else ""
     raise BuildError(f"expected a term, a name or a number, not {value!r}{hint}")
 
 
@@ -386,5 +382,5 @@ def as_formula(value: object) -> Formula:
     """Check that a Python value is a formula; True and False are not taken for one."""
     if isinstance(value, Formula):
         return value
-    hint = "; write Equal(s, t), since == compares the objects" if isinstance(value, bool) else ""
+    hint = _NO_EQUATION if isinstance(value, bool) else ""
     raise BuildError(f"expected a formula, not {value!r}{hint}")

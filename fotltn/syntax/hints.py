@@ -7,27 +7,22 @@ import re
 from fotltn.errors import BuildError, did_you_mean
 from fotltn.syntax.operators import STRICT, Temporal
 
+#: Words for what a statement of a theory is.
+DECLARING = ("sort", "predicate", "function", "constant", "relation", "include", "axiom")
+
+#: Words that begin a statement of a theory.
+STATEMENTS = (*DECLARING, "static", "temporal")
+
 #: Words that the lexer turns from names into other terminals.
 KEYWORDS: dict[str, str] = (
     {
-        spelling: "UNARY"
+        spelling: {1: "UNARY", 2: "BINARY"}[op.value.arity]
         for op in Temporal
-        if op.value.arity == 1
-        for spelling in (op.value.ascii, op.value.unicode)
-    }
-    | {
-        spelling: "BINARY"
-        for op in Temporal
-        if op.value.arity == 2
         for spelling in (op.value.ascii, op.value.unicode)
     }
     | {"forall": "QUANTIFIER", "exists": "QUANTIFIER", "true": "TRUTH", "false": "TRUTH"}
     | {"first": "EDGE", "last": "EDGE", "static": "MODE", "temporal": "MODE"}
-    | {word: word.upper() for word in ("where", "in", "weight")}
-    | {
-        word: word.upper()
-        for word in ("sort", "predicate", "function", "constant", "relation", "include", "axiom")
-    }
+    | {word: word.upper() for word in ("where", "in", "weight", *DECLARING)}
 )
 
 _FORMULA = {"QUANTIFIER", "UNARY", "NOT", "TRUTH", "EDGE"}
@@ -54,17 +49,6 @@ _WORDS = {
     "DOT": "'.'",
     "$END": "the end",
 }
-_STATEMENTS = (
-    "sort",
-    "predicate",
-    "function",
-    "constant",
-    "relation",
-    "include",
-    "axiom",
-    "static",
-    "temporal",
-)
 _INFIX = {"AND", "OR", "IMPLIES", "IFF", "BINARY"}
 _SLIPS = [
     (re.compile(r"&&"), "conjunction is a single &"),
@@ -119,21 +103,21 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
     for pattern, hint in _SLIPS:
         if pattern.search(nearby):
             return hint
-    found_text = text[start:end]
-    if found_text == "in" and "DOT" in expected:
+    word = text[start:end]
+    if word == "in" and "DOT" in expected:
         return "variables that run through a relation go in parentheses: forall (x, y) in pairs."
-    kind = KEYWORDS.get(found_text)
+    kind = KEYWORDS.get(word)
     if "DOT" in expected and "WHERE" in expected:
         if re.match(r"\w+\s*[,.:]", text[start:]) and kind is None:
             return "variables are separated by commas: forall x, y. G(Near(x, y))"
         return "a quantifier has a dot after its variables: forall x. G(Stop(x))"
-    operator = next((op for op in Temporal if op.ascii == found_text), None)
+    operator = next((op for op in Temporal if op.ascii == word), None)
     if operator is not None and re.match(r"\s*\(", text[end:]):
-        return f"{found_text} is the operator '{operator.value.words}'; a name must be another word"
+        return f"{word} is the operator '{operator.value.words}'; a name must be another word"
     before = text[:start].rstrip()
-    if found_text in ("<", "<=", ">", ">=") and before.endswith(tuple(op.ascii for op in STRICT)):
+    if word in ("<", "<=", ">", ">=") and before.endswith(tuple(op.ascii for op in STRICT)):
         return "bounds go in square brackets: F[<=3], G[1,4]"
-    if found_text in _STATEMENTS and start == 0:
+    if word in STATEMENTS and start == 0:
         return "this is a statement of a theory, which parse_theory and load_theory read"
     if (
         kind == "BINARY"
@@ -141,9 +125,9 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
         and before == text[:start].rstrip()
         and text[end : end + 1] in (" ", "+", "[")
     ):
-        return f"{found_text} stands between two formulas: a {found_text} b"
-    if found_text in KEYWORDS and "NAME" in expected:
-        return f"'{found_text}' is a word of the language; a name must be another word"
+        return f"{word} stands between two formulas: a {word} b"
+    if word in KEYWORDS and "NAME" in expected:
+        return f"'{word}' is a word of the language; a name must be another word"
     if text[:start].rstrip(" \t").endswith("\n") and "$END" in expected:
-        return did_you_mean(found_text, _STATEMENTS)
+        return did_you_mean(word, STATEMENTS)
     return None

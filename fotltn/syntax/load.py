@@ -8,18 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from fotltn.errors import DataError, Diagnostic, FotError, ParseError, Source
+from fotltn.errors import (
+    DataError,
+    Diagnostic,
+    FotError,
+    ParseError,
+    Source,
+    Span,
+    did_you_mean,
+)
 from fotltn.files import ROOT, inside, read_file, write_files
 from fotltn.syntax import theory as th
+from fotltn.syntax.hints import DECLARING, STATEMENTS
 from fotltn.syntax.parse import MAX_CHARACTERS, limit, read
 from fotltn.syntax.show import Style, show_theory
 
 _MOST_BYTES = 4 * MAX_CHARACTERS + 3  # as UTF-8, with a mark in front
 
-_STATEMENT = re.compile(
-    r"^[ \t]*(?=(?:sort|static|temporal|predicate|function|constant|relation|include|axiom)\b)",
-    re.MULTILINE,
-)
+_STATEMENT = re.compile(rf"^[ \t]*(?=(?:{'|'.join(STATEMENTS)})\b)", re.MULTILINE)
 
 
 def parse_theory(
@@ -37,10 +43,10 @@ def parse_theory(
         ParseError: with every statement that could not be read.
         LimitError: the text is too long.
     """
-    whole = Source(source, text)
-    limit(whole)
+    theory = Source(source, text)
+    limit(theory)
     root = None if folder is None else Path(folder)
-    return _collect(whole, root or Path(), root)
+    return _collect(theory, root or Path(), root)
 
 
 def load_theory(
@@ -156,16 +162,16 @@ def _statements(source: Source, errors: list[Diagnostic]) -> list[th.Statement]:
     """
     text = source.text
     starts = [m.end() for m in _STATEMENT.finditer(text)]
-    found: list[th.Statement] = []
+    statements: list[th.Statement] = []
     head = _strip(text, 0, starts[0] if starts else len(text))
     if head is not None:
         errors.append(_stray(source, *head))
     for start, end in zip(starts, [*starts, len(text)][1:], strict=True):
         try:
-            found += cast("tuple[th.Statement, ...]", read(source, start, end, "statement"))
+            statements += cast("tuple[th.Statement, ...]", read(source, start, end, "statement"))
         except ParseError as error:
             errors += error.diagnostics
-    return found
+    return statements
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int] | None:
@@ -179,10 +185,8 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _stray(source: Source, start: int, end: int) -> Diagnostic:
-    from fotltn.errors import Span, did_you_mean
-
     word = source.text[start:end].split()[0].split("(")[0]
-    words = ["sort", "predicate", "function", "constant", "relation", "include", "axiom", "static"]
+    words = [*DECLARING, "static"]
     return Diagnostic(
         "this is not a statement",
         Span(source, start, end),

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class OperatorSpelling:
     """How an operator is written, and where it looks."""
 
     ascii: str
@@ -21,20 +21,20 @@ class Spelling:
 class Temporal(Enum):
     """A temporal operator. F, G, U, R, W, M and their past mirrors include the present."""
 
-    X = Spelling("X", "○", r"\mathbf{X}", 1, False, "next")
-    WX = Spelling("WX", "●", r"\mathbf{WX}", 1, False, "weak next")
-    F = Spelling("F", "◇", r"\mathbf{F}", 1, False, "eventually")
-    G = Spelling("G", "□", r"\mathbf{G}", 1, False, "always")
-    Y = Spelling("Y", "⊖", r"\mathbf{Y}", 1, True, "previous")
-    WY = Spelling("WY", "⊛", r"\mathbf{WY}", 1, True, "weak previous")
-    O = Spelling("O", "⟐", r"\mathbf{O}", 1, True, "once")  # noqa: E741 the operator's name
-    H = Spelling("H", "⊟", r"\mathbf{H}", 1, True, "historically")
-    U = Spelling("U", "𝒰", r"\mathbin{\mathbf{U}}", 2, False, "until")
-    R = Spelling("R", "ℛ", r"\mathbin{\mathbf{R}}", 2, False, "release")
-    W = Spelling("W", "𝒲", r"\mathbin{\mathbf{W}}", 2, False, "weak until")
-    M = Spelling("M", "ℳ", r"\mathbin{\mathbf{M}}", 2, False, "strong release")
-    S = Spelling("S", "𝒮", r"\mathbin{\mathbf{S}}", 2, True, "since")
-    T = Spelling("T", "𝒯", r"\mathbin{\mathbf{T}}", 2, True, "trigger")
+    X = OperatorSpelling("X", "○", r"\mathbf{X}", 1, False, "next")
+    WX = OperatorSpelling("WX", "●", r"\mathbf{WX}", 1, False, "weak next")
+    F = OperatorSpelling("F", "◇", r"\mathbf{F}", 1, False, "eventually")
+    G = OperatorSpelling("G", "□", r"\mathbf{G}", 1, False, "always")
+    Y = OperatorSpelling("Y", "⊖", r"\mathbf{Y}", 1, True, "previous")
+    WY = OperatorSpelling("WY", "⊛", r"\mathbf{WY}", 1, True, "weak previous")
+    O = OperatorSpelling("O", "⟐", r"\mathbf{O}", 1, True, "once")  # noqa: E741 the operator's name
+    H = OperatorSpelling("H", "⊟", r"\mathbf{H}", 1, True, "historically")
+    U = OperatorSpelling("U", "𝒰", r"\mathbin{\mathbf{U}}", 2, False, "until")
+    R = OperatorSpelling("R", "ℛ", r"\mathbin{\mathbf{R}}", 2, False, "release")
+    W = OperatorSpelling("W", "𝒲", r"\mathbin{\mathbf{W}}", 2, False, "weak until")
+    M = OperatorSpelling("M", "ℳ", r"\mathbin{\mathbf{M}}", 2, False, "strong release")
+    S = OperatorSpelling("S", "𝒮", r"\mathbin{\mathbf{S}}", 2, True, "since")
+    T = OperatorSpelling("T", "𝒯", r"\mathbin{\mathbf{T}}", 2, True, "trigger")
 
     @property
     def ascii(self) -> str:

@@ -44,9 +44,9 @@ def parse(text: str, start: str = "formula", *, source: str = "<formula>") -> Sy
         ParseError: the text is not in the language; the message points at the place.
         LimitError: the text is longer than `MAX_CHARACTERS`.
     """
-    whole = Source(source, text)
-    limit(whole)
-    return cast(Syntax, read(whole, 0, len(text), start))
+    origin = Source(source, text)
+    limit(origin)
+    return cast(Syntax, read(origin, 0, len(text), start))
 
 
 def parse_formula(text: str, *, source: str = "<formula>") -> Formula:
@@ -125,18 +125,18 @@ def _diagnose(error: UnexpectedInput, source: Source, start: int, end: int) -> D
     stop = start + len(source.text[start:end].rstrip())
     match error:
         case UnexpectedToken(token=Token(type="$END")) | UnexpectedEOF():
-            place, found = (stop, stop + 1), "the end"
+            place, what = (stop, stop + 1), "the end"
         case UnexpectedToken(token=token):
             begin = start + (token.start_pos or 0)
-            place, found = (begin, begin + max(1, len(token))), f"'{crop(token)}'"
+            place, what = (begin, begin + max(1, len(token))), f"'{crop(token)}'"
         case UnexpectedCharacters():
             begin = start + (error.pos_in_stream or 0)
-            place, found = (begin, begin + 1), f"the character {source.text[begin]!r}"
+            place, what = (begin, begin + 1), f"the character {source.text[begin]!r}"
         case _:  # pragma: no cover - lark has no further kinds
             raise error
     parser = getattr(error, "interactive_parser", None)
     expected: set[str] = set(parser.accepts() if parser is not None else ())
-    message = f"found {found}, expected {explain_expected(expected)}"
+    message = f"found {what}, expected {explain_expected(expected)}"
     if isinstance(error, UnexpectedCharacters) and source.text[place[0]] == '"':
         return Diagnostic(
             "a name in double quotes is not closed, or has an escape that there is not",

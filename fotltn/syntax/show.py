@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Literal
+from typing import Literal, assert_never, cast
 
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
+from fotltn.syntax.hints import KEYWORDS
 from fotltn.syntax.notebook import table, text
 from fotltn.syntax.operators import STRICT_MARK
 
@@ -65,22 +66,14 @@ def show(node: f.Syntax, style: Style = "ascii") -> str:
             out.append(piece)
             continue
         inner, need = piece
-        pieces = _expand(inner, style)
+        pieces = _expand(cast("f.AnySyntax", inner), style)
         if _level(inner) < need:
-            pieces = [*_open(style), *pieces, *_close(style)]
+            pieces = [r"\left(", *pieces, r"\right)"] if style == "latex" else ["(", *pieces, ")"]
         stack.extend(reversed(pieces))
     return "".join(out)
 
 
-def _open(style: Style) -> list[_Piece]:
-    return [r"\left("] if style == "latex" else ["("]
-
-
-def _close(style: Style) -> list[_Piece]:
-    return [r"\right)"] if style == "latex" else [")"]
-
-
-def _expand(node: f.Syntax, style: Style) -> list[_Piece]:
+def _expand(node: f.AnySyntax, style: Style) -> list[_Piece]:
     """One node as text and smaller pieces."""
     sign = _SIGNS[style]
     match node:
@@ -110,16 +103,17 @@ def _expand(node: f.Syntax, style: Style) -> list[_Piece]:
             return [(left, _OR), sign["implies"], (right, _IMPLIES)]
         case f.Iff(left, right):
             return [(left, _IMPLIES), sign["iff"], (right, _IFF)]
-        case f.Forall(binders, guard, body):
-            return _quantified("forall", binders, guard, body, style)
-        case f.Exists(binders, guard, body):
-            return _quantified("exists", binders, guard, body, style)
+        case f.Forall():
+            return _quantified("forall", node, style)
+        case f.Exists():
+            return _quantified("exists", node, style)
         case f.Unary(_, arg):
             gap = "" if _level(arg) < _PREFIX else _space(style)
             return [_operator(node, style), gap, (arg, _PREFIX)]
         case f.Binary(_, left, right):
             return [(left, _PREFIX), f" {_operator(node, style)} ", (right, _UNTIL)]
-    raise TypeError(f"not a formula or term: {node!r}")  # pragma: no cover
+        case never:
+            assert_never(never)
 
 
 def _level(node: f.Syntax) -> int:
@@ -139,18 +133,11 @@ def _arguments(args: tuple[f.Term, ...], comma: str) -> list[_Piece]:
     return [*pieces, ")"]
 
 
-def _quantified(
-    kind: str,
-    binders: tuple[f.Binder | f.Paired, ...],
-    guard: f.Formula | None,
-    body: f.Formula,
-    style: Style,
-) -> list[_Piece]:
+def _quantified(kind: str, node: f.Quantified, style: Style) -> list[_Piece]:
     sign = _SIGNS[style]
-    pieces: list[_Piece] = [sign[kind], sign["comma"].join(_binding(b, style) for b in binders)]
-    if guard is not None:
-        pieces += [sign["where"], (guard, _IFF)]
-    return [*pieces, sign["dot"], (body, _QUANTIFIED)]
+    names = sign["comma"].join(_binding(b, style) for b in node.binders)
+    where: list[_Piece] = [] if node.guard is None else [sign["where"], (node.guard, _IFF)]
+    return [sign[kind], names, *where, sign["dot"], (node.body, _QUANTIFIED)]
 
 
 def _binding(binding: f.Binder | f.Paired, style: Style) -> str:
@@ -263,16 +250,10 @@ def _declaration(item: th.Declaration) -> str:
         case th.FunctionDecl(name, sorts, result, static):
             return f"{'' if static else 'temporal '}function {name}{_sorts(sorts)}: {result}"
         case th.ConstantDecl(name, sort):
-            plain = re.fullmatch(r"[^\W\d]\w*", name) and not _reserved(name)
+            plain = re.fullmatch(r"[^\W\d]\w*", name) and name not in KEYWORDS
             return f"constant {name if plain else quote(name)}: {sort}"
         case th.RelationDecl(name, sorts):
             return f"relation {name}{_sorts(sorts)}"
-
-
-def _reserved(name: str) -> bool:
-    from fotltn.syntax.hints import KEYWORDS
-
-    return name in KEYWORDS
 
 
 def _sorts(sorts: tuple[str, ...]) -> str:

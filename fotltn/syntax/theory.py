@@ -3,79 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import assert_never
 
-from fotltn.errors import BuildError, Span
-from fotltn.syntax.formula import Formula
+from fotltn.errors import BuildError, did_you_mean, listing
+from fotltn.syntax.formula import Formula, Placed
 
 
 @dataclass(frozen=True, slots=True)
-class SortDecl:
+class SortDecl(Placed):
     """`sort agent`: a kind of entities."""
 
     name: str
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class PredicateDecl:
+class PredicateDecl(Placed):
     """`predicate Stop(agent)`, or `static predicate Car(agent)` if time does not matter."""
 
     name: str
     sorts: tuple[str, ...] = ()
     static: bool = False
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionDecl:
+class FunctionDecl(Placed):
     """`function owner(car): person`; `real` as the result makes it a number."""
 
     name: str
     sorts: tuple[str, ...]
     result: str
     static: bool = True
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantDecl:
+class ConstantDecl(Placed):
     """`constant ego: car`: an entity that formulas may name."""
 
     name: str
     sort: str
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class RelationDecl:
+class RelationDecl(Placed):
     """`relation pairs(agent, agent)`: a list of tuples for paired variables."""
 
     name: str
     sorts: tuple[str, ...]
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Axiom:
+class Axiom(Placed):
     """A named formula that should hold, with its weight."""
 
     name: str
     formula: Formula
     weight: float = 1.0
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Include:
+class Include(Placed):
     """`include "other.fot"`: the declarations and axioms of another file."""
 
     path: str
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 Declaration = SortDecl | PredicateDecl | FunctionDecl | ConstantDecl | RelationDecl
 Statement = Declaration | Axiom | Include
+
+
+def sorts_of(item: Declaration) -> tuple[str, ...]:
+    """The sorts that a declaration mentions: of arguments, then of a result."""
+    match item:
+        case SortDecl():
+            return ()
+        case PredicateDecl(_, sorts) | RelationDecl(_, sorts):
+            return sorts
+        case FunctionDecl(_, sorts, result):
+            return (*sorts, result)
+        case ConstantDecl(_, sort):
+            return (sort,)
+        case never:
+            assert_never(never)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,6 @@ class Theory:
         for axiom in self.axioms:
             if axiom.name == name:
                 return axiom
-        from fotltn.errors import did_you_mean, listing
-
         names = [a.name for a in self.axioms]
         hint = did_you_mean(name, names) or f"axioms: {listing(names)}"
         raise BuildError(f"the theory has no axiom '{name}'; {hint}")

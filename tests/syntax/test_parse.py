@@ -326,7 +326,7 @@ def test_threads_do_not_mix_their_sources():
         text = f"p{number} & " * 50 + "q"
         formula = parse_formula(text, source=str(number))
         nodes = list(postorder(formula))
-        right = all(n.span.source.text == text for n in nodes)  # type: ignore[attr-defined]
+        right = all(n.span is not None and n.span.source.text == text for n in nodes)
         try:
             parse_formula(f"p{number} &", source=str(number))
         except ParseError as error:

@@ -14,7 +14,7 @@ from fotltn.analysis.explain.pattern import BodyLeaf, clipped
 from fotltn.analysis.explain.site import Fact, Site
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
-from fotltn.logic.span import Span, operands
+from fotltn.logic.span import TimeSpan, operands
 
 Array = np.ndarray[Any, Any]
 
@@ -170,7 +170,7 @@ class Circuit:
                     return TRUE if weak == sign else FALSE
                 return True, (below(arg, sign, when),)
             case c.Aggregate(universal, arg, _, past):
-                ((_, span),) = operands(node, Span(time, time))
+                ((_, span),) = operands(node, TimeSpan(time, time))
                 first, last = clipped(span, self._site.length)
                 points = range(last, first - 1, -1) if past else range(first, last + 1)
                 return universal == sign, tuple(below(arg, sign, t) for t in points)

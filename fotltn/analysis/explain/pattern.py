@@ -14,7 +14,7 @@ from functools import lru_cache
 from fotltn.algebra.expr import free_axes_of_all
 from fotltn.analysis.text import text_of
 from fotltn.logic import core as c
-from fotltn.logic.span import HERE, Span, inside, operands
+from fotltn.logic.span import HERE, TimeSpan, inside, operands
 from fotltn.tree import children, parts, postorder, transform
 
 AnyLeaf = c.Atom | c.Equal | c.Compare | c.Edge
@@ -130,7 +130,7 @@ def outside_guards(body: c.Formula) -> Iterator[tuple[c.Formula, int]]:
             stack += reversed(moved)
 
 
-def clipped(span: Span, length: int) -> tuple[int, int]:
+def clipped(span: TimeSpan, length: int) -> tuple[int, int]:
     """The first and last point of a span that lie inside a trace; reversed if none does."""
     low = 0 if span.low is None else max(0, span.low)
     return low, length - 1 if span.high is None else min(length - 1, span.high)
@@ -144,7 +144,7 @@ def needed(body: c.Formula, time: int, length: int) -> dict[c.Formula, tuple[int
     read: dict[c.Formula, tuple[int, int]] = {body: (time, time)}
     for node in reversed([n for n in postorder(body) if isinstance(n, c.Formula)]):
         if node in read:
-            for child, span in operands(node, Span(*read[node])):
+            for child, span in operands(node, TimeSpan(*read[node])):
                 low, high = clipped(span, length)
                 if low <= high:
                     first, last = read.get(child, (low, high))

@@ -17,7 +17,7 @@ from fotltn.analysis.explain.values import Values, values_at
 from fotltn.analysis.record import Record
 from fotltn.analysis.text import is_iff, kind_of, text_of
 from fotltn.logic import core as c
-from fotltn.logic.span import Span, operands
+from fotltn.logic.span import TimeSpan, operands
 from fotltn.semantics.config import GODEL
 from fotltn.semantics.operators import operators
 from fotltn.syntax.notebook import bar, text
@@ -291,7 +291,7 @@ def _extreme(degrees: Tensor, truths: Tensor, universal: bool, width: int) -> li
 
 def _windows(draft: _Draft, values: Values) -> list[tuple[int, int] | None]:
     """The first and last point at which each part below is read; None, with a note, if nowhere."""
-    here = Span(draft.time, draft.time)
+    here = TimeSpan(draft.time, draft.time)
     spans = [clipped(span, values.site.length) for _, span in operands(draft.node, here)]
     windows = [span if span[0] <= span[1] else None for span in spans]
     if windows[-1] is None:
