@@ -29,7 +29,7 @@ from fotltn.tree import children, postorder
 _MOST_MEMORY = 256  # values of the past that an automaton may keep
 
 
-class Progress(NamedTuple):
+class AutomatonState(NamedTuple):
     """The state of an automaton: what it knows of the past.
 
     Args:
@@ -96,9 +96,9 @@ class Automaton:
         self.atoms = {letter(n): (True, n) for n in range(len(skeleton.letters))}
         self.atoms |= {static(n): (False, n) for n in range(len(skeleton.statics))}
 
-    def start(self, statics: int) -> Progress:
+    def start(self, statics: int) -> AutomatonState:
         """The state before the first step."""
-        return Progress(statics, False, False, FALSE, tuple(map(self._at_first, self.memory)))
+        return AutomatonState(statics, False, False, FALSE, tuple(map(self._at_first, self.memory)))
 
     def _at_first(self, place: tuple[int, int, int]) -> Function:
         match self.nodes[place[0]][0]:
@@ -106,7 +106,7 @@ class Automaton:
                 return TRUE if true else FALSE
         raise AssertionError(place)
 
-    def next(self, state: Progress, letter: int | bool) -> Progress:
+    def next(self, state: AutomatonState, letter: int | bool) -> AutomatonState:
         """The state after a step, whose letters are true where `letter` has a bit.
 
         With `True`, all that is asked of letters is so, a letter and its negation alike; with
@@ -114,13 +114,13 @@ class Automaton:
         """
         point = _Point(self, state, letter)
         here = point.progress(state.rest) if state.started else point.values[-1]
-        return Progress(state.statics, True, here.end, here.rest, point.remembered())
+        return AutomatonState(state.statics, True, here.end, here.rest, point.remembered())
 
 
 class _Point:
     """The values of all parts at one point."""
 
-    def __init__(self, automaton: Automaton, state: Progress, letter: int | bool) -> None:
+    def __init__(self, automaton: Automaton, state: AutomatonState, letter: int | bool) -> None:
         self.automaton, self.state, self.letter = automaton, state, letter
         self.values: list[_Pair] = []
         # What is kept may be about the present's operands, which come before their operator, so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
@@ -110,7 +111,7 @@ def _states(formula: c.Formula, fine: bool, past_inside: bool) -> list[c.Formula
         node = stack.pop()
         if not isinstance(node, c.Formula) or node in reached:
             continue
-        match node:
+        match c.closed(node):
             case c.Atom() | c.Equal() | c.Compare() | c.Quantifier():
                 is_open = False
             case c.Truth() | c.Edge():
@@ -119,9 +120,11 @@ def _states(formula: c.Formula, fine: bool, past_inside: bool) -> list[c.Formula
                 # A negation stands before an atom; it is open, so that both signs are one letter.
                 is_open = True
                 assert isinstance(arg, c.Atom | c.Equal | c.Compare | c.Edge)
-            case _:
+            case c.And() | c.Or() | c.Implies() | c.Shift() | c.Aggregate() | c.Until():
                 past = not past_inside and node in timed and node not in ahead
                 is_open = (fine or node in timed) and not past
+            case never:
+                assert_never(never)
         reached[node] = is_open
         if is_open:
             stack.extend(children(node))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import numpy as np
 
@@ -122,7 +123,7 @@ class Judge:
         """The flags of each part of an axiom, with axes (step, named axes …)."""
         known: Known = {}
         for node in postorder(axiom.tree):
-            match node:
+            match c.closed(node):
                 case c.Atom(number):
                     part = axiom.parts[world, int(number)]
                     shape = (len(flags), *self.domain.shape(part.axes))
@@ -138,6 +139,13 @@ class Judge:
                     bits = aligner(inner, (*axes, *bound))(bits) & counts
                     dims = tuple(range(1 + len(axes), bits.ndim))
                     known[node] = axes, _COMPLETED[int(universal)][np.bitwise_or.reduce(bits, dims)]
+                case (
+                    c.Truth() | c.Edge() | c.Equal() | c.Compare() | c.Not() | c.Implies()
+                    | c.Shift() | c.Aggregate() | c.Until()
+                ):  # fmt: skip
+                    raise AssertionError(node)  # parts of leaves
+                case never:
+                    assert_never(never)
         return known
 
     def blame(self, axiom: FollowedAxiom, flags: Array, *, ended: bool) -> dict[str, str]:

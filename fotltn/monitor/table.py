@@ -15,7 +15,7 @@ from weakref import WeakSet
 import numpy as np
 
 from fotltn.errors import LimitError
-from fotltn.monitor.automaton import Automaton, Progress
+from fotltn.monitor.automaton import Automaton, AutomatonState
 from fotltn.monitor.domain import Array
 from fotltn.monitor.obligations import TRUE
 
@@ -68,14 +68,14 @@ class TransitionTable:
         self.entries: Places = np.zeros(1024, dtype=np.intp)
         self.flags = np.zeros(1024, dtype=np.uint8)
         self.automata: list[Automaton] = []
-        self.rows: dict[tuple[int, Progress], int] = {}
-        self.states: dict[int, tuple[int, Progress]] = {}
+        self.rows: dict[tuple[int, AutomatonState], int] = {}
+        self.states: dict[int, tuple[int, AutomatonState]] = {}
         self.explored: set[int] = set()
         self.users: WeakSet[User] = WeakSet()
         self.used = 1
         self._partial: set[int] = set()  # automata that were not tried to their end
         self._aheads: dict[int, tuple[Ahead, dict[int, int]]] = {}
-        self._hoped: dict[tuple[int, Progress, bool], Progress] = {}
+        self._hoped: dict[tuple[int, AutomatonState, bool], AutomatonState] = {}
 
     def add(self, automaton: Automaton) -> int:
         """The number of an automaton; one that works like another is the same."""
@@ -126,7 +126,7 @@ class TransitionTable:
     def _width(self, number: int) -> int:
         return 1 << len(self.automata[number].skeleton.letters)
 
-    def _row(self, number: int, state: Progress) -> int:
+    def _row(self, number: int, state: AutomatonState) -> int:
         """The row of a state; a new one is decided only if nothing is left of its formula."""
         key = (number, state)
         if key in self.rows:
@@ -153,7 +153,7 @@ class TransitionTable:
             self.entries = np.pad(self.entries, (0, more))
             self.flags = np.pad(self.flags, (0, more))
 
-    def _explore(self, number: int, first: Progress) -> None:
+    def _explore(self, number: int, first: AutomatonState) -> None:
         """Try all letters from a state on, as far as that goes, and say what is decided."""
         width = self._width(number)
         order = [self._row(number, first)]
@@ -225,7 +225,7 @@ class TransitionTable:
         )
         return sure * Flag.SURE | lost * Flag.LOST
 
-    def _ends(self, number: int, state: Progress, left: int, hope: bool) -> bool:
+    def _ends(self, number: int, state: AutomatonState, left: int, hope: bool) -> bool:
         """Whether a state ends true if all steps are as good, or as bad, as can be."""
         for _ in range(left):
             key = (number, state, hope)

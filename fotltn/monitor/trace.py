@@ -13,6 +13,9 @@ from fotltn.monitor.steps import Fact, Header, TraceStep
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 
+#: The facts and the values that are gathered for one step.
+Lines = tuple[list[Fact], list[Fact]]
+
 
 def steps(
     data: Tables, trace: int | str = 0, *, declare: bool = True
@@ -35,9 +38,10 @@ def steps(
     [(), (('Stop',),), (('Stop', 0.5),)]
     """
     number = _number(data, trace)
-    before, lines = _Lines(), [_Lines() for _ in range(data.length(number))]
+    before: Lines = ([], [])
+    lines: list[Lines] = [([], []) for _ in range(data.length(number))]
 
-    def places(time: int | None, static: bool) -> list[_Lines]:
+    def places(time: int | None, static: bool) -> list[Lines]:
         if static:
             return [before]
         return lines if time is None else lines[time : time + 1]  # none beyond the end
@@ -45,29 +49,22 @@ def steps(
     for name, predicate in data.signature.predicates.items():
         if name in data.predicates:
             for time, fact in _facts(data, name, predicate.sorts, number):
-                for line in places(time, predicate.static):
-                    line.facts.append(fact)
+                for facts, _ in places(time, predicate.static):
+                    facts.append(fact)
     for name, function in data.signature.functions.items():
         if name in data.functions:
             for time, fact in _values(data, name, (*function.sorts, function.result), number):
-                for line in places(time, function.static):
-                    line.values.append(fact)
+                for _, values in places(time, function.static):
+                    values.append(fact)
     for name, relation in data.signature.relations.items():
         for pair in data.relations[name].tolist() if name in data.relations else ():
-            before.facts.append((name, *_called(data, relation.sorts, number, pair)))
+            before[0].append((name, *_called(data, relation.sorts, number, pair)))
     entities = {s: _entities(data, s, number) for s in data.signature.sorts} if declare else {}
     # As tables have it, functions are 0 where those who come and go are not there.
     default = 0.0 if data.present else None
-    header = Header(tuple(before.facts), tuple(before.values), entities=entities, default=default)
-    return header, tuple(TraceStep(tuple(line.facts), tuple(line.values)) for line in lines)
-
-
-class _Lines:
-    """What is gathered for one step."""
-
-    def __init__(self) -> None:
-        self.facts: list[Fact] = []
-        self.values: list[Fact] = []
+    static, fixed = before
+    header = Header(tuple(static), tuple(fixed), entities=entities, default=default)
+    return header, tuple(TraceStep(tuple(facts), tuple(values)) for facts, values in lines)
 
 
 def _number(data: Tables, trace: int | str) -> int:
