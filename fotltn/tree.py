@@ -1,8 +1,8 @@
 """Immutable nodes and the only traversals over them.
 
 Every expression of the system (formulas, their checked core, the algebra) is built from `Node`.
-Hashes are computed once, when a node is made, and nothing here recurses: a formula nested a
-hundred thousand deep is compared, hashed and walked like any other.
+Hashes and children are computed once, when a node is made, and nothing here recurses: a formula
+nested a hundred thousand deep is compared, hashed and walked like any other.
 """
 
 from __future__ import annotations
@@ -23,12 +23,21 @@ class Node:
     take part in comparison.
     """
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_children", "_hash")
+    _children: tuple[Node, ...]
     _hash: int
 
     def __post_init__(self) -> None:
-        """Compute the hash from the parts, whose hashes are known already."""
-        object.__setattr__(self, "_hash", hash((type(self).__qualname__, *parts(self))))
+        """Compute the hash from the parts, whose hashes are known already, and list the children."""
+        fields = parts(self)
+        below: list[Node] = []
+        for part in fields:
+            if isinstance(part, Node):
+                below.append(part)
+            elif isinstance(part, tuple):
+                below.extend(item for item in part if isinstance(item, Node))
+        object.__setattr__(self, "_hash", hash((type(self).__qualname__, *fields)))
+        object.__setattr__(self, "_children", tuple(below))
 
     def __hash__(self) -> int:
         """The hash computed at construction."""
@@ -60,15 +69,9 @@ def parts(node: Node) -> tuple[Any, ...]:
     return tuple([getattr(node, name) for name in type(node).__match_args__])  # type: ignore[attr-defined]
 
 
-def children(node: Node) -> list[Node]:
+def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below a node, in field order; tuples are opened."""
-    below: list[Node] = []
-    for part in parts(node):
-        if isinstance(part, Node):
-            below.append(part)
-        elif isinstance(part, tuple):
-            below.extend(item for item in part if isinstance(item, Node))
-    return below
+    return node._children
 
 
 def postorder(*roots: N) -> Iterator[N]:

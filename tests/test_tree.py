@@ -95,9 +95,9 @@ def test_nodes_are_frozen_and_copies_are_the_node():
 
 def test_children_come_in_order_and_tuples_are_opened():
     first, second, third = Leaf(1), Leaf(2), Leaf(3)
-    assert children(Pair(first, second, ("x", third, None))) == [first, second, third]
-    assert children(Pair(first, None)) == [first]
-    assert children(first) == []
+    assert children(Pair(first, second, ("x", third, None))) == (first, second, third)
+    assert children(Pair(first, None)) == (first,)
+    assert children(first) == ()
 
 
 def test_postorder_gives_children_first_and_equal_nodes_once():
