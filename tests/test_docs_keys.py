@@ -20,12 +20,12 @@ from fotltn.project.config import (
     DataConfig,
     GroupConfig,
     InputConfig,
+    MeasureConfig,
     PredicateConfig,
     SplitConfig,
     WideConfig,
     read_config,
 )
-from fotltn.project.data import MeasureConfig
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 NONE = object()

@@ -45,7 +45,7 @@ def score(
     """
     check_threshold_share(threshold)
     from fotltn.project.find import find_model
-    from fotltn.project.truth import read_labels
+    from fotltn.project.world import read_labels
 
     found = find_model(model)
     labels = found.world.test

@@ -18,7 +18,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
-from fotltn.networks.parts import Part, check_cut, part
+from fotltn.networks.parts import DataPart, check_cut, part
 from fotltn.semantics.interpretation import Tables
 from fotltn.tree import postorder
 
@@ -41,45 +41,45 @@ class Batches:
 
 def parts(
     batches: Batches | None,
-    given: Tables,
+    fixed: Tables,
     signature: Signature,
-    kept: dict[int, Part],
+    ready: dict[int, DataPart],
     generator: torch.Generator,
-) -> Iterator[Part | None]:
-    """The parts of one epoch; None stands for all data. Parts by traces are kept and met again."""
+) -> Iterator[DataPart | None]:
+    """The parts of one epoch; None stands for all data. Parts by traces are kept in `ready`."""
     if batches is None:
         yield None
         return
-    check_batches(batches, given, signature)
-    device = given.lengths.device
+    check_batches(batches, fixed, signature)
+    device = fixed.lengths.device
     if batches.by == "traces":
         # Sizes differ by one at most, so that all traces count about the same.
-        count = -(-given.batch // batches.size)
-        blocks = torch.arange(given.batch).tensor_split(count)
+        count = -(-fixed.batch // batches.size)
+        blocks = torch.arange(fixed.batch).tensor_split(count)
         for i in torch.randperm(count, generator=generator).tolist():
-            if i not in kept:
-                kept[i] = part(given, signature, traces=blocks[i].to(device))
-            yield kept[i]
+            if i not in ready:
+                ready[i] = part(fixed, signature, traces=blocks[i].to(device))
+            yield ready[i]
         return
     assert batches.sort is not None
-    count = given.sizes[batches.sort]
+    count = fixed.sizes[batches.sort]
     for _ in range(max(1, round(count / batches.size))):
         numbers = torch.randperm(count, generator=generator)[: batches.size].sort().values
         entities = {batches.sort: numbers.to(device)}
-        yield part(given, signature, entities=entities, again=False)
+        yield part(fixed, signature, entities=entities, again=False)
 
 
 def check_batches(
     batches: Batches,
-    given: Tables,
+    fixed: Tables,
     signature: Signature,
     formulas: Mapping[str, c.Formula] | None = None,
-) -> str:
-    """The sort whose entities are drawn; none, if traces are.
+) -> None:
+    """See that data can be cut so.
 
     Args:
         batches: how the data are cut.
-        given: the data.
+        fixed: the data.
         signature: of their symbols.
         formulas: those that are evaluated on parts, by name.
 
@@ -92,80 +92,73 @@ def check_batches(
     if batches.size < 1:
         raise DataError(f"a part has at least one of the {batches.by}, not {batches.size}")
     if batches.by == "traces":
-        return ""
+        return
     if batches.sort is None or batches.sort not in signature.sorts:
         hint = did_you_mean(batches.sort or "", signature.sorts) or (
             f"declared: {listing(signature.sorts)}"
         )
-        found = "none" if batches.sort is None else f"'{batches.sort}'"
-        raise DataError(f"parts by entities need a sort, not {found}; {hint}")
-    if batches.size > given.sizes[batches.sort]:
+        sort = "none" if batches.sort is None else f"'{batches.sort}'"
+        raise DataError(f"parts by entities need a sort, not {sort}; {hint}")
+    if batches.size > fixed.sizes[batches.sort]:
         raise DataError(
             f"a part of {batches.size} entities of '{batches.sort}' is more than all "
-            f"{given.sizes[batches.sort]}"
+            f"{fixed.sizes[batches.sort]}"
         )
-    check_cut([batches.sort], signature)
-    for name, formula in (formulas or {}).items():
-        for node in postorder(formula):
-            if isinstance(node, c.Constant) and node.sort == batches.sort:
-                raise DataError(
-                    f"entities of '{batches.sort}' cannot be left out, since '{name}' names "
-                    f"'{node.name}'"
-                )
-    return batches.sort
+    check_cut(batches.sort, signature, formulas)
 
 
 def bias(batches: Batches, theory: CheckedTheory) -> tuple[str, ...]:
     """Where the value over parts differs from the value over all data, in plain sentences."""
-    found = [
+    sentences = [
         "The mean of the errors' powers has the right expectation; its root, which is the error, "
         "is on average a little smaller on parts than on all data.",
         "Facts: the labelled facts of a part are averaged by themselves, so that facts count more "
         "in parts that have few of them.",
     ]
     if batches.by == "traces":
-        found.append(
+        sentences.append(
             "Traces: if their number is not a multiple of that of the parts, those in parts with "
             "one trace less count a little more."
         )
-        return tuple(found)
-    found.append(
+        return tuple(sentences)
+    sentences.append(
         f"Facts about several entities of '{batches.sort}' are seen more rarely than those about "
         "one."
     )
     for axiom in theory.axioms:
-        found += [f"{axiom.name}: {why}" for why in _reasons(axiom.formula, batches)]
-    return tuple(found)
+        sentences += [f"{axiom.name}: {why}" for why in _reasons(axiom.formula, batches)]
+    return tuple(sentences)
 
 
 def _reasons(formula: c.Formula, batches: Batches) -> list[str]:
     """Why the mean of an axiom's errors' powers over parts is not that over all data."""
-    sort, whole = batches.sort, prefix(formula)
-    found = []
-    drawn = [axis for axis in whole.axes if axis.sort == sort]
+    sort, layered = batches.sort, prefix(formula)
+    reasons = []
+    drawn = [axis for axis in layered.axes if axis.sort == sort]
     if len(drawn) > 1:
-        found.append(
+        reasons.append(
             f"tuples in which an entity of '{sort}' comes twice count more on a part (for a pair "
             f"1 in {batches.size}) than on all data."
         )
-    guards = [n.guard for n in whole.layers if isinstance(n, c.Quantifier) and n.guard is not None]
+    layers = [n for n in layered.layers if isinstance(n, c.Quantifier)]
+    guards = [layer.guard for layer in layers if layer.guard is not None]
     if any(_about(guard, sort) for guard in guards):
-        found.append(
+        reasons.append(
             f"its guard picks entities of '{sort}', and those of a part are averaged by "
             "themselves, so that entities count more in parts where few are picked."
         )
-    inner = [n for n in postorder(whole.body, *guards) if _quantifies(n, sort)]
+    inner = [n for n in postorder(layered.body, *guards) if _quantifies(n, sort)]
     if any(not n.universal for n in inner):
-        found.append(
+        reasons.append(
             f"'exists' over '{sort}' sees only the entities of a part, so that witnesses outside "
             "it are missed."
         )
     if any(n.universal for n in inner):
-        found.append(
+        reasons.append(
             f"'forall' over '{sort}' inside it sees only the entities of a part, so that "
             "counterexamples outside it are missed."
         )
-    return found
+    return reasons
 
 
 def _quantifies(node: c.Core, sort: str | None) -> TypeGuard[c.Quantifier]:

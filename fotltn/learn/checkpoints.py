@@ -95,9 +95,9 @@ def write_checkpoint(
             folders.settle(parent, _is_step)
             folders.place(target, files)
             steps = sorted(filter(_is_step, os.listdir(parent)), key=_number)
-            kept = steps[: steps.index(target.name) + 1][-KEPT:]
+            newest = steps[: steps.index(target.name) + 1][-KEPT:]
             for name in steps:
-                if name not in kept:
+                if name not in newest:
                     folders.discard(parent / name)
     except OSError as error:
         raise refused("write", target, error) from None
@@ -124,29 +124,22 @@ def latest_checkpoint(folder: Path | str) -> Latest:
         try:
             for name in names:
                 check_version(parent / name)
+            for name in names:
+                try:
+                    stored = read_at(parent / name, _KIND)
+                except UnreadableError:
+                    raise
+                except DataError as error:
+                    warnings += [replace(d, severity=Severity.WARNING) for d in error.diagnostics]
+                    continue
+                return Latest(Checkpoint(_number(name), parent / name, *stored), tuple(warnings))
         except UnreadableError as error:
-            raise _with_hint(error, folder) from None
-        for name in names:
-            try:
-                stored = read_at(parent / name, _KIND)
-            except UnreadableError as error:
-                raise _with_hint(error, folder) from None
-            except DataError as error:
-                warnings += [
-                    Diagnostic(d.message, hint=d.hint, severity=Severity.WARNING)
-                    for d in error.diagnostics
-                ]
-                continue
-            return Latest(Checkpoint(_number(name), parent / name, *stored), tuple(warnings))
+            hint = (
+                "train with a fotltn, or on a machine, that can read it; or start anew: `--fresh` "
+                f"removes the checkpoints in {folder}"
+            )
+            raise UnreadableError(*(replace(d, hint=hint) for d in error.diagnostics)) from None
     return Latest(None, tuple(warnings))
-
-
-def _with_hint(error: UnreadableError, folder: Path | str) -> UnreadableError:
-    hint = (
-        "train with a fotltn, or on a machine, that can read it; or start anew: `--fresh` "
-        f"removes the checkpoints in {folder}"
-    )
-    return UnreadableError(*(replace(d, hint=hint) for d in error.diagnostics))
 
 
 def clear_checkpoints(folder: Path | str) -> None:

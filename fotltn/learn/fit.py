@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,7 @@ from fotltn.errors import DataError, Diagnostic
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import parts
-from fotltn.learn.checkpoints import (
-    Reserved,
-    clear_checkpoints,
-    latest_checkpoint,
-    reserve,
-    write_checkpoint,
-)
+from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
 from fotltn.learn.identity import differences, identity
 from fotltn.learn.objective import (
     Flips,
@@ -33,16 +27,16 @@ from fotltn.learn.objective import (
     losses,
     prior_loss,
 )
-from fotltn.learn.packing import (
+from fotltn.learn.optimizer_state import (
     flatten,
-    pack_generators,
-    pack_optimiser,
+    generator_states,
     restore_generators,
     restore_optimiser,
     unflatten,
 )
+from fotltn.learn.store import below
 from fotltn.learn.task import OPTIMISERS, Task
-from fotltn.networks.parts import Part
+from fotltn.networks.parts import DataPart
 
 _STATE = "state.json"
 _LAYOUT = 2  # of that file
@@ -77,7 +71,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FitResult:
     """How training ended: why, the best epoch, and all of them. The weights are in the task.
 
     If the rate of flipped labels was learned, `flips` is that of the weights. If trust in axioms
@@ -100,7 +94,7 @@ def fit(
     every: int = 25,
     on_epoch: Callable[[Epoch], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
-) -> Outcome:
+) -> FitResult:
     """Train the networks of a task.
 
     Args:
@@ -119,35 +113,26 @@ def fit(
     """
     if every < 1:
         raise DataError(f"there is at least one epoch between checkpoints, not {every}")
-    if isinstance(checkpoints, str | Path):
-        with reserve(checkpoints) as place:
-            return _trained(task, place.folder, every, on_epoch, stop)
-    folder = None if checkpoints is None else checkpoints.folder
-    return _trained(task, folder, every, on_epoch, stop)
-
-
-def _trained(
-    task: Task,
-    folder: Path | None,
-    every: int,
-    on_epoch: Callable[[Epoch], None] | None,
-    stop: Callable[[], bool],
-) -> Outcome:
-    run = _Fit(task)
-    warnings = () if folder is None else run.resume(folder)
-    if on_epoch is not None:
-        for epoch in run.progress.history:
-            on_epoch(epoch)
-    asked = False
-    while run.progress.stopped is None and not asked:
-        epoch = run.epoch()
+    with (
+        reserve(checkpoints)
+        if isinstance(checkpoints, str | Path)
+        else nullcontext(checkpoints) as place
+    ):
+        run = _Fit(task)
+        warnings = () if place is None else run.resume(place.folder)
         if on_epoch is not None:
-            on_epoch(epoch)
-        asked = run.progress.stopped is None and stop()
-        ended = asked or run.progress.stopped is not None
-        if folder is not None and (ended or epoch.number % every == 0):
-            run.save(folder)
-    return run.end(warnings)
+            for epoch in run.progress.history:
+                on_epoch(epoch)
+        asked = False
+        while run.progress.stopped is None and not asked:
+            epoch = run.epoch()
+            if on_epoch is not None:
+                on_epoch(epoch)
+            asked = run.progress.stopped is None and stop()
+            ended = asked or run.progress.stopped is not None
+            if place is not None and (ended or epoch.number % every == 0):
+                run.save(place.folder)
+        return run.end(warnings)
 
 
 class _Fit:
@@ -156,7 +141,7 @@ class _Fit:
     def __init__(self, task: Task) -> None:
         self.task = task
         training = task.training
-        device = task.grounding.given.lengths.device
+        device = task.grounding.fixed.lengths.device
         self.labels, self.watched = task.split()
         self.modules = nn.ModuleDict({"grounding": task.grounding})
         if task.objective.learn_flips:
@@ -173,7 +158,7 @@ class _Fit:
             raise DataError(f"the optimiser '{training.optimiser}': {error}") from None
         self.settled = max(task.objective.settled, task.axioms.settled)
         self.training: bool | None = None  # what the modules were last switched to
-        self.parts: dict[int, Part] = {}
+        self.parts: dict[int, DataPart] = {}
         self.part_labels: dict[int, Labels] = {}
         self.start = identity(task)
         self.moving: set[str] = set()  # what networks keep for themselves, and training changes
@@ -199,19 +184,19 @@ class _Fit:
         best: bool | None = None
         for part in parts(
             task.training.batches,
-            task.grounding.given,
+            task.grounding.fixed,
             task.grounding.signature,
             self.parts,
             self.generator,
         ):
             self.optimiser.zero_grad(set_to_none=True)
-            found, values = self.losses(number - 1, part)
-            if not found.total.requires_grad:  # no labelled facts in this part, and no axioms
+            step, values = self.losses(number - 1, part)
+            if not step.total.requires_grad:  # no labelled facts in this part, and no axioms
                 continue
-            found.total.backward()
+            step.total.backward()
             if task.training.clip is not None:
                 nn.utils.clip_grad_norm_(self.modules.parameters(), task.training.clip)
-            steps.add(found, values, number)
+            steps.add(step, values, number)
             if part is None and self.watched is None:
                 # The loss is that of the weights before the step.
                 best = self.judge(number, steps.losses[-1][0])
@@ -231,7 +216,7 @@ class _Fit:
             self.progress.stopped = "all epochs are done"
         return epoch
 
-    def losses(self, epoch: float, part: Part | None) -> tuple[Losses, Tensor | None]:
+    def losses(self, epoch: float, part: DataPart | None) -> tuple[Losses, Tensor | None]:
         """The loss of a part at an epoch, and the values of axioms."""
         task, objective = self.task, self.task.objective
         tables = task.grounding(part)
@@ -247,7 +232,7 @@ class _Fit:
         degrees = values.detach().exp() if logs else values.detach()
         return losses(objective, facts, axioms, epoch, prior), degrees
 
-    def _labels(self, part: Part | None) -> Labels:
+    def _labels(self, part: DataPart | None) -> Labels:
         if part is None:
             return self.labels
         if part.key is None:
@@ -266,8 +251,8 @@ class _Fit:
         """The rate of flipped labels."""
         if "flips" not in self.modules:
             return self.task.objective.flips
-        found: Tensor = self.modules["flips"]()
-        return found
+        rate: Tensor = self.modules["flips"]()
+        return rate
 
     @torch.no_grad()
     def watch(self, number: int) -> float:
@@ -275,8 +260,8 @@ class _Fit:
         assert self.watched is not None
         self.mode(training=False)
         tables = self.task.grounding()
-        found = fact_loss(self.task.objective, self.watched, tables, math.inf, self.flips())
-        return _number(float(found), number)
+        loss = fact_loss(self.task.objective, self.watched, tables, math.inf, self.flips())
+        return _number(float(loss), number)
 
     def judge(self, number: int, watched: float) -> bool:
         """Whether this is the best epoch so far; if not for too long, training stops."""
@@ -300,13 +285,13 @@ class _Fit:
             else:
                 self.best[name] = tensor.detach().clone()
 
-    def end(self, warnings: tuple[str, ...]) -> Outcome:
+    def end(self, warnings: tuple[str, ...]) -> FitResult:
         """Leave the best weights, if that is asked for."""
         progress = self.progress
         if self.best:
             self.modules.load_state_dict(self.best)
         self.mode(training=False)
-        return Outcome(
+        return FitResult(
             progress.stopped or "stopped",
             progress.best_epoch,
             tuple(progress.history),
@@ -328,13 +313,13 @@ class _Fit:
     @contextmanager
     def drawing(self) -> Iterator[None]:
         """Give PyTorch's own generators the state that this run left them in, and back."""
-        before = pack_generators(self.common, prefix="")
-        restore_generators(self.common, self.drawn, prefix="")
+        before = generator_states(self.common)
+        restore_generators(self.common, self.drawn)
         try:
             yield
         finally:
-            self.drawn = pack_generators(self.common, prefix="")
-            restore_generators(self.common, before, prefix="")
+            self.drawn = generator_states(self.common)
+            restore_generators(self.common, before)
 
     # --- interrupting and going on ------------------------------------------------------------
 
@@ -343,8 +328,8 @@ class _Fit:
         tensors = {f"weights/{n}": t for n, t in self.modules.state_dict().items()}
         tensors |= {f"best/{n}": t for n, t in self.best.items()}
         tensors |= {f"drawn/{n}": t for n, t in self.drawn.items()}
-        tensors |= pack_generators({"own": self.generator})
-        state, document = pack_optimiser(self.optimiser)
+        tensors |= {"rng/own": self.generator.get_state()}
+        state, document = flatten(self.optimiser.state_dict(), prefix="optimiser/")
         _, progress = flatten(asdict(self.progress))
         write_checkpoint(
             folder,
@@ -371,18 +356,15 @@ class _Fit:
             progress = unflatten(state["progress"], {})
             progress["history"] = [Epoch(**epoch) for epoch in progress["history"]]
             self.progress = Progress(**progress)
-            self.modules.load_state_dict(_below(tensors, "weights/"))
-            self.best = {n: t.to(self._device) for n, t in _below(tensors, "best/").items()}
+            self.modules.load_state_dict(below(tensors, "weights/"))
+            device = next(self.modules.parameters()).device
+            self.best = {n: t.to(device) for n, t in below(tensors, "best/").items()}
             self.drawn = {n: tensors[f"drawn/{n}"] for n in self.common}
             restore_optimiser(self.optimiser, documents["optimiser.json"], tensors)
-            restore_generators({"own": self.generator}, tensors)
+            restore_generators({"own": self.generator}, below(tensors, "rng/"))
         except (KeyError, TypeError, RuntimeError) as error:
             raise DataError(f"the checkpoint in '{folder}' does not fit: {error}") from None
         return warnings
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.modules.parameters()).device
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for training to go on, without what training itself changes."""
@@ -412,10 +394,10 @@ class _Steps:
     losses: list[tuple[float, float, float | None]] = field(default_factory=list)
     seen: list[Tensor] = field(default_factory=list)
 
-    def add(self, found: Losses, values: Tensor | None, number: int) -> None:
+    def add(self, step: Losses, values: Tensor | None, number: int) -> None:
         """Take note of a step; the only place where numbers are waited for."""
-        kinds = [found.total, found.facts, *([] if found.axioms is None else [found.axioms])]
-        total, facts, *axioms = torch.stack([k.detach().to(found.total) for k in kinds]).tolist()
+        kinds = [step.total, step.facts, *([] if step.axioms is None else [step.axioms])]
+        total, facts, *axioms = torch.stack([k.detach().to(step.total) for k in kinds]).tolist()
         self.losses.append((_number(total, number), facts, axioms[0] if axioms else None))
         if values is not None:
             self.seen.append(values)
@@ -433,26 +415,22 @@ class _Steps:
             return {}
         semantics, batches = task.axioms.semantics, task.training.batches
         if batches is not None and batches.by == "traces":
-            whole = torch.cat(self.seen, dim=1)
+            by_trace = torch.cat(self.seen, dim=1)
         else:
-            whole = torch.stack(self.seen).mean(0) if len(self.seen) > 1 else self.seen[0]
-        together = whole[:, 0]
-        if whole.shape[1] > 1:
-            together = torch.stack([over_traces(row, semantics) for row in whole])
+            by_trace = torch.stack(self.seen).mean(0) if len(self.seen) > 1 else self.seen[0]
+        together = by_trace[:, 0]
+        if by_trace.shape[1] > 1:
+            together = torch.stack([over_traces(row, semantics) for row in by_trace])
         return dict(zip(task.axioms.names, together.tolist(), strict=True))
 
 
 def _common(device: torch.device) -> dict[str, torch.Generator]:
     """PyTorch's own generators, from which networks draw."""
-    found = {"cpu": torch.default_generator}
+    generators = {"cpu": torch.default_generator}
     if device.type == "cuda":
         number = torch.cuda.current_device() if device.index is None else device.index
-        found["cuda"] = torch.cuda.default_generators[number]
-    return found
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+        generators["cuda"] = torch.cuda.default_generators[number]
+    return generators
 
 
 def _number(loss: float, number: int) -> float:
@@ -473,8 +451,3 @@ def seeded(seed: int) -> Iterator[torch.Generator]:
         yield torch.Generator().manual_seed(seed)
     finally:
         torch.set_rng_state(before)
-
-
-def forget_checkpoints(folder: Path | str) -> None:
-    """Remove the checkpoints of a run that ended or is started anew."""
-    clear_checkpoints(folder)

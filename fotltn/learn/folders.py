@@ -72,13 +72,13 @@ def discard(target: Path) -> None:
 
 def settle(parent: Path, owned: Callable[[str], bool]) -> None:
     """Finish interrupted writes of the folders whose names are owned, within the lock."""
-    found = [(m, parent / m.string) for m in _drafts(parent) if owned(m["name"])]
-    for match, draft in found:
+    drafts = [(m, parent / m.string) for m in _drafts(parent) if owned(m["name"])]
+    for match, draft in drafts:
         target = parent / match["name"]
         if match["state"] == "tmp" and _interrupted(target, match["token"]):
             os.rename(draft, target)
             _sync(parent)
-    for _, draft in found:
+    for _, draft in drafts:
         shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -86,8 +86,8 @@ def present(target: Path) -> list[Path]:
     """Where the files of a folder are, the best place first; nowhere if there is none."""
     if os.path.lexists(target):
         return [target]
-    found = [m for m in _drafts(target.parent) if m["name"] == target.name]
-    tokens = dict.fromkeys(m["token"] for m in found if _interrupted(target, m["token"]))
+    drafts = [m for m in _drafts(target.parent) if m["name"] == target.name]
+    tokens = dict.fromkeys(m["token"] for m in drafts if _interrupted(target, m["token"]))
     return [_beside(target, token, state) for token in tokens for state in ("tmp", "old")]
 
 
@@ -99,10 +99,10 @@ def names(parent: Path) -> set[str]:
 
 def _drafts(parent: Path) -> list[re.Match[str]]:
     try:
-        found = sorted(os.listdir(parent))
+        inside = sorted(os.listdir(parent))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [match for name in found if (match := _DRAFT.fullmatch(name))]
+    return [match for name in inside if (match := _DRAFT.fullmatch(name))]
 
 
 def _interrupted(target: Path, token: str) -> bool:

@@ -40,7 +40,7 @@ _SETTINGS = "settings."
 
 def identity(task: Task) -> dict[str, Any]:
     """What must be the same for training to go on, by name."""
-    return {"device": task.grounding.given.lengths.device.type, **leaves(task)}
+    return {"device": task.grounding.fixed.lengths.device.type, **leaves(task)}
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ axioms have as many traces; if the exponents differ, the two differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -24,7 +24,6 @@ from fotltn.errors import DataError, listing
 from fotltn.grounding.labels import Labels
 from fotltn.learn.schedule import Schedule
 from fotltn.semantics.interpretation import Tables
-from fotltn.semantics.sparse import SparseTable
 
 FactLoss = Literal["satisfaction", "cross-entropy", "noise-aware"]
 AxiomLoss = Literal["satisfaction", "log", "none"]
@@ -82,14 +81,14 @@ class Objective:
 
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
-        for what, given, known in (
+        for what, loss, known in (
             ("facts", self.facts, FactLoss),
             ("axioms", self.axioms, AxiomLoss),
             ("both together", self.together, Together),
         ):
-            if given not in get_args(known):
+            if loss not in get_args(known):
                 raise DataError(
-                    f"there is no loss of {what} by '{given}'; there are {listing(get_args(known))}"
+                    f"there is no loss of {what} by '{loss}'; there are {listing(get_args(known))}"
                 )
         if self.together == "mean-error" and (self.facts != "satisfaction" or self.axioms == "log"):
             raise DataError(
@@ -123,12 +122,9 @@ class Objective:
     @property
     def settled(self) -> float:
         """The epoch from which on the objective stays the same."""
-        return max(schedule.end for schedule in self._schedules())
-
-    def _schedules(self) -> Iterator[Schedule]:
-        yield from (self.p, self.weight)
-        for named in (self.axiom_weights, self.fact_weights, self.fact_p):
-            yield from named.values()
+        named = (self.axiom_weights, self.fact_weights, self.fact_p)
+        every = [self.p, self.weight, *(one for group in named for one in group.values())]
+        return max(schedule.end for schedule in every)
 
 
 PAPER = Objective()
@@ -178,17 +174,15 @@ def _total(weights: Tensor) -> Tensor:
 
 def predicted(labels: Labels, tables: Tables) -> dict[str, Tensor]:
     """The degrees that a model gives to labelled facts, by predicate."""
-    found = {}
+    degrees = {}
     for name, index in labels.index.items():
-        table = tables.table(name)
-        if isinstance(table, SparseTable):
-            table = table.dense(table.value.dtype)
+        table = tables.predicate(name)
         places = [
             torch.zeros_like(row) if size == 1 else row
             for row, size in zip(index, table.shape, strict=True)
         ]
-        found[name] = table[tuple(places)]
-    return found
+        degrees[name] = table[tuple(places)]
+    return degrees
 
 
 def fact_loss(
@@ -210,9 +204,9 @@ def fact_loss(
         match objective.facts:
             case "satisfaction":
                 agree = truth * degrees + (1 - truth) * (1 - degrees)
-                own = objective.fact_p[name].at(epoch) if name in objective.fact_p else p
-                error = ((1 - agree).clamp(min=0) ** own).mean()
-                share = error if own == p else rooted(error, own) ** p
+                exponent = objective.fact_p[name].at(epoch) if name in objective.fact_p else p
+                error = ((1 - agree).clamp(min=0) ** exponent).mean()
+                share = error if exponent == p else rooted(error, exponent) ** p
             case "cross-entropy":
                 share = _cross_entropy(truth, degrees)
             case "noise-aware":
@@ -223,8 +217,8 @@ def fact_loss(
         counts.append(weight * len(truth))
     if not shares:
         return torch.zeros((), device=tables.lengths.device)
-    whole = torch.stack(shares)
-    mean = (whole * whole.new_tensor(counts)).sum() / sum(counts)
+    stacked = torch.stack(shares)
+    mean = (stacked * stacked.new_tensor(counts)).sum() / sum(counts)
     return rooted(mean, p) if objective.facts == "satisfaction" else mean
 
 

@@ -64,10 +64,10 @@ class Axioms:
         """The epoch from which on exponents stay the same."""
         return max((schedule.end for schedule in self.p.values()), default=-math.inf)
 
-    def weights(self, given: Mapping[str, Schedule], epoch: float) -> Tensor:
+    def weights(self, others: Mapping[str, Schedule], epoch: float) -> Tensor:
         """The weight of each axiom: as given for the epoch, or as the theory says."""
         return torch.tensor(
-            [given[a.name].at(epoch) if a.name in given else a.weight for a in self.theory.axioms]
+            [others[a.name].at(epoch) if a.name in others else a.weight for a in self.theory.axioms]
         )
 
     def values(
@@ -90,13 +90,13 @@ class Axioms:
         for name in self.names:
             p = self.p[name].at(epoch) if name in self.p else None
             groups.setdefault(p, []).append(name)
-        found: dict[str, Tensor] = {}
+        degrees: dict[str, Tensor] = {}
         for p, names in groups.items():
             values = self._made(tuple(names), p)(tables, key)
-            found |= {n: v.tensor[..., 0].expand(tables.batch) for n, v in values.items()}
-        if not found:
+            degrees |= {n: v.tensor[..., 0].expand(tables.batch) for n, v in values.items()}
+        if not degrees:
             return torch.zeros(0, tables.batch, device=tables.lengths.device)
-        stacked = torch.stack([found[name] for name in self.names])
+        stacked = torch.stack([degrees[name] for name in self.names])
         if log == self.semantics.log_space:
             return stacked
         return stacked.log() if log else stacked.exp()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -52,35 +52,30 @@ class Schedule:
         return [list(point) for point in self.points]
 
 
-def schedule(given: Any, what: str, *, low: float = 0.0, high: float = math.inf) -> Schedule:
+def schedule(value: Any, what: str, *, low: float = 0.0, high: float = math.inf) -> Schedule:
     """A schedule from a number, or from pairs of epoch and value.
 
     Raises:
         DataError: it is something else, or a value lies outside [low, high].
     """
-    if isinstance(given, Schedule):
-        points = given.points
-    elif _number(given):
-        points = ((0.0, float(given)),)
-    elif isinstance(given, Sequence) and given and all(_pair(point) for point in given):
-        points = tuple((float(e), float(v)) for e, v in given)
+    if isinstance(value, Schedule):
+        points = value.points
+    elif _number(value):
+        points = ((0.0, float(value)),)
+    elif isinstance(value, Sequence) and value and all(_pair(point) for point in value):
+        points = tuple((float(e), float(v)) for e, v in value)
     else:
         raise DataError(
-            f"{what} is a number, or a list of pairs [epoch, value], not {shown(given)}"
+            f"{what} is a number, or a list of pairs [epoch, value], not {shown(value)}"
         )
     epochs = [e for e, _ in points]
     if any(b <= a for a, b in pairwise(epochs)):
         raise DataError(f"the epochs of {what} must increase: {epochs}")
-    for _, value in points:
-        if not low <= value <= high:
+    for _, number in points:
+        if not low <= number <= high:
             limit = f"from {low:g} on" if high == math.inf else f"from {low:g} to {high:g}"
-            raise DataError(f"{what} lies {limit}, not at {value:g}")
+            raise DataError(f"{what} lies {limit}, not at {number:g}")
     return Schedule(points)
-
-
-def schedules(given: Mapping[str, Any], what: str, *, low: float = 0.0) -> dict[str, Schedule]:
-    """Schedules by name."""
-    return {name: schedule(value, f"{what} '{name}'", low=low) for name, value in given.items()}
 
 
 def _number(value: Any) -> bool:

@@ -109,15 +109,20 @@ def read_folder(path: Path | str, *, kind: str) -> Stored:
         return read_at(target, kind)
 
 
+def below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
 def resolved(path: Path | str) -> Path:
     """Where a path leads; a link to a folder is followed."""
     try:
-        found = Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path))
     except (ValueError, OSError):
         raise DataError(f"{str(path)!r} is not a path") from None
-    if not found.name:
+    if not target.name:
         raise DataError(f"{path} is the root of all folders; expected one in it")
-    return found
+    return target
 
 
 def refused(verb: str, path: Path | str, error: OSError) -> DataError:
@@ -138,13 +143,13 @@ def check_replaceable(target: Path, kind: str) -> None:
         return
     if not target.is_dir():
         raise DataError(f"cannot write {target}: there is a file of that name")
-    found = set(os.listdir(target))
-    if not found:
+    names = set(os.listdir(target))
+    if not names:
         return
-    if MANIFEST not in found:
+    if MANIFEST not in names:
         raise DataError(
             Diagnostic(
-                f"cannot write {target}: the folder has other files ({listing(sorted(found), 3)})",
+                f"cannot write {target}: the folder has other files ({listing(sorted(names), 3)})",
                 hint="give a new folder, or an empty one",
             )
         )
@@ -155,7 +160,7 @@ def check_replaceable(target: Path, kind: str) -> None:
         raise DataError(*(replace(d, hint=hint) for d in error.diagnostics)) from None
     if there != kind:
         raise DataError(f"cannot write {target}: it is a '{there}', not a '{kind}'")
-    if extra := sorted(found - {MANIFEST} - set(files)):
+    if extra := sorted(names - {MANIFEST} - set(files)):
         raise DataError(
             f"cannot write {target}: it would remove {listing(extra, 3)}, not written by fotltn"
         )
@@ -202,17 +207,17 @@ def _load(folder: Path, kind: str) -> Stored:
         raise DataError(f"cannot read {folder}: it is a link, not a folder")
     if not folder.is_dir():
         raise DataError(f"cannot read {folder}: it is a file, not a folder")
-    found = set(os.listdir(folder))
-    if MANIFEST not in found:
+    names = set(os.listdir(folder))
+    if MANIFEST not in names:
         raise DataError(
             f"cannot read {folder}: it has no {MANIFEST}, so fotltn has not written it, or not all"
         )
     there, files = _manifest(folder)
     if there != kind:
         raise DataError(f"cannot read {folder}: it is a '{there}', not a '{kind}'")
-    if missing := sorted(set(files) - found):
+    if missing := sorted(set(files) - names):
         raise DataError(f"cannot read {folder}: {listing(missing)} missing")
-    if extra := sorted(found - set(files) - {MANIFEST}):
+    if extra := sorted(names - set(files) - {MANIFEST}):
         raise DataError(f"cannot read {folder}: {listing(extra)} not listed in {MANIFEST}")
     data = {name: _checked(folder / name, file) for name, file in files.items()}
     try:
@@ -254,7 +259,7 @@ def encode(
         "format": FORMAT,
         "version": VERSION,
         "kind": kind,
-        "fotltn": _own_version(),
+        "fotltn": package_version(),
         "files": {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in files.items()
@@ -263,7 +268,8 @@ def encode(
     return {**files, MANIFEST: _sealed(body)}
 
 
-def _own_version() -> str:
+def package_version() -> str:
+    """The version of this package."""
     try:
         return metadata.version("fotltn")
     except metadata.PackageNotFoundError:
@@ -348,7 +354,7 @@ def _manifest(folder: Path) -> tuple[str, dict[str, _File]]:
     if type(version) is int and version > VERSION:
         raise UnreadableError(
             f"cannot read {path}: it has version {version} of the format, written by fotltn "
-            f"{shown(body.get('fotltn'), 40)}; this fotltn, '{_own_version()}', reads up to "
+            f"{shown(body.get('fotltn'), 40)}; this fotltn, '{package_version()}', reads up to "
             f"{VERSION}"
         )
     if version != VERSION or type(version) is not int:

@@ -16,7 +16,7 @@ from fotltn.grounding.split import split
 from fotltn.learn.batches import Batches, check_batches
 from fotltn.learn.objective import Objective
 from fotltn.learn.satisfaction import Axioms
-from fotltn.networks.grounding import Grounding
+from fotltn.networks.grounding import Grounding, table_shape
 
 OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
     name.lower(): kind
@@ -112,12 +112,12 @@ class Task:
             self._check_labels(self.watched)
             if not self.watched.total:
                 raise DataError("there are no facts to watch")
-        for what, given, known in (
+        for what, chosen, known in (
             ("axiom", self.objective.axiom_weights, self.axioms.names),
             ("predicate", self.objective.fact_weights, self.grounding.signature.predicates),
             ("predicate", self.objective.fact_p, self.grounding.signature.predicates),
         ):
-            for name in given:
+            for name in chosen:
                 if name not in known:
                     hint = did_you_mean(name, known) or f"there are {listing(known)}"
                     raise DataError(
@@ -134,21 +134,19 @@ class Task:
             formulas = {a.name: a.formula for a in self.axioms.theory.axioms}
             formulas |= {n: d.formula for n, d in self.grounding.definitions.items()}
             check_batches(
-                self.training.batches, self.grounding.given, self.grounding.signature, formulas
+                self.training.batches, self.grounding.fixed, self.grounding.signature, formulas
             )
 
     def _check_labels(self, labels: Labels) -> None:
         """Refuse labels that lie in no table."""
-        given, known = self.grounding.given, self.grounding.signature.predicates
         for name, index in labels.index.items():
             if name not in self.grounding.open:
                 raise DataError(
                     f"there are labels for '{name}', which nothing learns; "
                     f"learned: {listing(self.grounding.open)}"
                 )
-            decl, truth = known[name], labels.truth[name]
-            sizes = [given.batch, *(given.sizes[s] for s in decl.sorts)]
-            sizes.append(1 if decl.static else given.horizon)
+            decl, truth = self.grounding.signature.predicates[name], labels.truth[name]
+            sizes = list(table_shape(self.grounding.fixed, decl))
             if index.shape != (len(sizes), len(truth)):
                 raise DataError(
                     f"{len(truth)} labels for '{name}' need an index of shape "
@@ -169,10 +167,10 @@ class Task:
         if self.watched is not None or self.training.validation == 0:
             return self.labels, self.watched
         share = 1 - self.training.validation
-        own, watched = split(self.labels, share, by="facts", seed=self.training.seed)
-        if not own.total or not watched.total:
+        learned, watched = split(self.labels, share, by="facts", seed=self.training.seed)
+        if not learned.total or not watched.total:
             raise DataError(
                 f"of {self.labels.total} labelled facts, a share of {self.training.validation} to "
-                f"watch leaves {own.total} to learn from and {watched.total} to watch"
+                f"watch leaves {learned.total} to learn from and {watched.total} to watch"
             )
-        return own, watched
+        return learned, watched

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,22 +16,25 @@ from fotltn.logic import core as c
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.networks.definitions import arranged, definitions
-from fotltn.networks.inputs import Inputs
-from fotltn.networks.parts import Part
+from fotltn.networks.encoders import Inputs
+from fotltn.networks.parts import DataPart
 from fotltn.networks.predicates import (
-    Cells,
+    DataRule,
     Defined,
     Logits,
     Network,
     Predicate,
-    Rule,
+    PresentCells,
     Softmax,
-    Table,
 )
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.tree import postorder
+
+#: What PyTorch's own names are told by.
+_PLAIN = nn.ModuleDict()
 
 
 class Grounding(nn.Module):
@@ -38,12 +42,12 @@ class Grounding(nn.Module):
 
     Args:
         signature: the symbols.
-        given: sizes, traces, constants, relations, functions, and the tables of given predicates.
+        fixed: sizes, traces, constants, relations, functions, and the tables of given predicates;
+            its inputs are what rules see of features.
         predicates: how the other predicates are computed; these take the place of given ones.
         inputs: for each sort, what networks see of its entities.
         groups: predicates that exclude each other, by one network each.
         functions: real-valued functions as networks, whose outputs are the values as they are.
-        features: for rules, the features of each sort with axes (trace, entity, time, feature).
         present: for sorts whose entities come and go, where these are, with axes (trace, entity,
             time). Networks compute nothing elsewhere: what is not there satisfies no predicate.
         semantics: of definitions that do not name one.
@@ -57,13 +61,12 @@ class Grounding(nn.Module):
     def __init__(
         self,
         signature: Signature,
-        given: Tables,
+        fixed: Tables,
         predicates: Mapping[str, Predicate],
         *,
         inputs: Mapping[str, Inputs] | None = None,
         groups: Sequence[Softmax] = (),
         functions: Mapping[str, Network] | None = None,
-        features: Mapping[str, Tensor] | None = None,
         present: Mapping[str, Tensor] | None = None,
         semantics: Semantics = STABLE_PRODUCT,
     ) -> None:
@@ -80,12 +83,12 @@ class Grounding(nn.Module):
         self.groups = nn.ModuleList(groups)
         self.functions = _registered(self._functions)
         self.defined = {n: p for n, p in predicates.items() if isinstance(p, Defined)}
-        self._check(predicates, given)
+        self._check(predicates, fixed)
         for sort, mask in (present or {}).items():
             self.register_buffer(f"present_{sort}", mask, persistent=False)
         self._present = tuple(present or {})
-        self._cells: dict[tuple[tuple[str, ...], bool, torch.device], Cells] = {}
-        self.given = self._completed(given, predicates, features or {})
+        self._cells: dict[tuple[tuple[str, ...], bool, torch.device], PresentCells] = {}
+        self.fixed = self._completed(fixed, predicates)
         self.definitions = definitions(self.defined, signature)
         self._evaluators = {
             n: Evaluator(
@@ -103,77 +106,86 @@ class Grounding(nn.Module):
     @property
     def open(self) -> tuple[str, ...]:
         """The predicates that training can change: learned ones, and those defined by them."""
-        found = set(self.learned)
+        changing = {*self.learned, *self._functions}
         for name, checked in self.definitions.items():
-            for node in postorder(checked.formula):
-                match node:
-                    case c.Atom(used) if used in found:
-                        found.add(name)
-                    case c.Apply(used) if used in self._functions:
-                        found.add(name)
-        return tuple(n for n in self.signature.predicates if n in found)
+            used = {
+                node.predicate if isinstance(node, c.Atom) else node.function
+                for node in postorder(checked.formula)
+                if isinstance(node, c.Atom | c.Apply)
+            }
+            if used & changing:
+                changing.add(name)
+        return tuple(n for n in self.signature.predicates if n in changing)
 
-    def forward(self, part: Part | None = None) -> Tables:
+    def forward(self, part: DataPart | None = None) -> Tables:
         """Tables of all symbols, with gradients to the parameters; of a part, if one is given.
 
         Raises:
             DataError: a network or its inputs have the wrong shape.
         """
-        given = self.given if part is None else part.given
+        fixed = self.fixed if part is None else part.fixed
         seen = self._seen(part)
+
+        def computed(decl: PredicateDecl | FunctionDecl, module: Callable[..., Any]) -> Any:
+            with _about(decl.name):
+                cells = self._present_cells(decl, part)
+                output = module([seen[s] for s in decl.sorts], cells)
+                _check_shape(output[decl.name] if isinstance(output, dict) else output, fixed, decl)
+                return output
+
         tables: dict[str, Tensor | SparseTable] = {}
         for name, network in self._networks.items():
-            sorts = self.signature.predicates[name].sorts
+            decl = self.signature.predicates[name]
+            if isinstance(network, Network):
+                tables[name] = computed(decl, network)
+                continue
             with _about(name):
-                if isinstance(network, Logits):
-                    table = network()
-                    _check_shape(table, self.given, sorts, self._static(name))
-                    tables[name] = table if part is None else part.pick(table, sorts)
-                else:
-                    cells = self._computed(sorts, part, static=self._static(name))
-                    table = network([seen[s] for s in sorts], cells)
-                    _check_shape(table, given, sorts, self._static(name))
-                    tables[name] = table
+                table = network()
+                _check_shape(table, self.fixed, decl)
+                tables[name] = table if part is None else part.pick(table, decl.sorts)
         for group in self._groups:
-            first, sorts = group.names[0], self.signature.predicates[group.names[0]].sorts
-            with _about(first):
-                cells = self._computed(sorts, part, static=self._static(first))
-                found = group([seen[s] for s in sorts], cells)
-                _check_shape(found[first], given, sorts, self._static(first))
-                tables.update(found)
-        functions = dict(given.functions)
-        for name, network in self._functions.items():
-            decl = self.signature.functions[name]
-            with _about(name):
-                cells = self._computed(decl.sorts, part, static=decl.static)
-                functions[name] = network.outputs([seen[s] for s in decl.sorts], cells)
-                _check_shape(functions[name], given, decl.sorts, decl.static)
+            tables |= computed(self.signature.predicates[group.names[0]], group)
+        functions = {
+            name: computed(self.signature.functions[name], network.outputs)
+            for name, network in self._functions.items()
+        }
         # Computed tables come first: they say how precise everything is.
-        model = replace(given, predicates={**tables, **given.predicates}, functions=functions)
+        model = replace(
+            fixed,
+            predicates={**tables, **fixed.predicates},
+            functions={**fixed.functions, **functions},
+        )
         return self._with_definitions(model, 0 if part is None else part.key)
 
-    def decided(self, model: Tables, *, threshold: float = 0.5) -> Tables:
+    def decided(self, tables: Tables, *, threshold: float = 0.5) -> Tables:
         """Two-valued tables that agree with the definitions: these are applied to decided ones.
 
         Args:
-            model: tables, as computed by this grounding on all data.
+            tables: as computed by this grounding on all data.
             threshold: the degree from which on what is learned is true.
         """
-        tables = {n: model.predicate(n) for n in self.learned}
-        decided = {n: (t >= threshold).to(t.dtype) for n, t in tables.items()}
-        found = self.applied(replace(model, predicates={**model.predicates, **decided}))
-        defined = {n: (found.predicate(n) >= threshold) for n in self.defined}
-        first = next(iter(tables.values()))
-        crisp = {n: t.to(first.dtype) for n, t in defined.items()}
-        return replace(found, predicates={**found.predicates, **crisp})
+        degrees = {n: tables.predicate(n) for n in self.learned}
+        decided = {n: (t >= threshold).to(t.dtype) for n, t in degrees.items()}
+        applied = self.applied(replace(tables, predicates={**tables.predicates, **decided}))
+        dtype = next(iter(degrees.values())).dtype
+        crisp = {n: (applied.predicate(n) >= threshold).to(dtype) for n in self.defined}
+        return replace(applied, predicates={**applied.predicates, **crisp})
 
     def applied(self, tables: Tables) -> Tables:
         """Tables in which what is defined is computed anew from the rest, on all data."""
-        kept = {n: t for n, t in tables.predicates.items() if n not in self.defined}
-        return self._with_definitions(replace(tables, predicates=kept), 0)
+        rest = {n: t for n, t in tables.predicates.items() if n not in self.defined}
+        return self._with_definitions(replace(tables, predicates=rest), 0)
 
-    def _with_definitions(self, tables: Tables, key: int | None) -> Tables:
+    def completed(self, tables: Tables) -> Tables:
+        """Tables with those of definitions that they lack, on all data."""
+        return self._with_definitions(tables, None, without=tables.predicates)
+
+    def _with_definitions(
+        self, tables: Tables, key: int | None, without: Collection[str] = ()
+    ) -> Tables:
         for name, checked in self.definitions.items():
+            if name in without:
+                continue
             value = self._evaluators[name](tables, key)[name]
             if self._evaluators[name].semantics.log_space:
                 value = value._replace(tensor=value.tensor.exp())
@@ -181,86 +193,78 @@ class Grounding(nn.Module):
             tables = replace(tables, predicates={**tables.predicates, name: table})
         return tables
 
-    def _seen(self, part: Part | None) -> dict[str, Tensor]:
+    def _seen(self, part: DataPart | None) -> dict[str, Tensor]:
         """What networks see of each sort."""
         seen = {}
         for sort, module in self._inputs.items():
             vectors = module()
-            size, width = self.given.sizes[sort], vectors.shape[-1]
-            if not _fits(vectors.shape[:-1], (size,), self.given, static=False):
+            size, width = self.fixed.sizes[sort], vectors.shape[-1]
+            if not _fits(vectors.shape[:-1], (size,), self.fixed, static=False):
                 raise DataError(
                     f"what is seen of the sort '{sort}' has shape {tuple(vectors.shape)}; "
-                    f"expected ({self.given.batch} or 1, {size}, {self.given.horizon} or 1, "
+                    f"expected ({self.fixed.batch} or 1, {size}, {self.fixed.horizon} or 1, "
                     f"{width}), with axes (trace, entity, time, width)"
                 )
             seen[sort] = vectors if part is None else part.pick(vectors, (sort,))
         return seen
 
-    def _computed(self, sorts: Sequence[str], part: Part | None, *, static: bool) -> Cells | None:
+    def _present_cells(
+        self, decl: PredicateDecl | FunctionDecl, part: DataPart | None
+    ) -> PresentCells | None:
         """The cells of a table where all arguments are present; None for all."""
-        if not set(sorts) & set(self._present):
+        if not set(decl.sorts) & set(self._present):
             return None
-        given = self.given if part is None else part.given
-        key = (tuple(sorts), static, given.lengths.device)
+        fixed = self.fixed if part is None else part.fixed
+        key = (decl.sorts, decl.static, fixed.lengths.device)
         if part is None and key in self._cells:
             return self._cells[key]
-        horizon = 1 if static else given.horizon
-        shape = (given.batch, *(given.sizes[s] for s in sorts), horizon)
-        there = torch.ones(shape, dtype=torch.bool, device=given.lengths.device)
-        for place, sort in enumerate(sorts):
+        shape = table_shape(fixed, decl)
+        there = torch.ones(shape, dtype=torch.bool, device=fixed.lengths.device)
+        for place, sort in enumerate(decl.sorts):
             if sort not in self._present:
                 continue
             mask: Tensor = getattr(self, f"present_{sort}")
             mask = mask if part is None else part.pick(mask, (sort,))
-            mask = mask.any(-1, keepdim=True) if static else mask
+            mask = mask.any(-1, keepdim=True) if decl.static else mask
             axes = [1] * len(shape)
             axes[0], axes[1 + place], axes[-1] = mask.shape
             there &= mask.reshape(axes)
-        cells = Cells(there.nonzero(as_tuple=True), shape)
+        cells = PresentCells(there.nonzero(as_tuple=True), shape)
         if part is None:
             self._cells[key] = cells
         return cells
 
-    def _static(self, name: str) -> bool:
-        return self.signature.predicates[name].static
-
-    def _completed(
-        self,
-        given: Tables,
-        predicates: Mapping[str, Predicate],
-        features: Mapping[str, Tensor],
-    ) -> Tables:
-        """The given data with tables and what rules make of them, without what is computed."""
-        for name, found in predicates.items():
-            if isinstance(found, Table | Rule):
-                is_rule = isinstance(found, Rule)
-                table = found.function(given, features) if isinstance(found, Rule) else found.table
-                with _about(f"the {'rule' if is_rule else 'table'} of '{name}'"):
+    def _completed(self, fixed: Tables, predicates: Mapping[str, Predicate]) -> Tables:
+        """The given data with what rules make of them, without what is computed."""
+        features = {sort: seen.values for sort, seen in fixed.inputs.items()}
+        for name, rule in predicates.items():
+            if isinstance(rule, DataRule):
+                table = rule.function(fixed, features)
+                with _about(f"the rule of '{name}'"):
                     _check_degrees(table)
-                    sorts = self.signature.predicates[name].sorts
-                    _check_shape(table, given, sorts, self._static(name))
-                given = replace(given, predicates={**given.predicates, name: table})
+                    _check_shape(table, fixed, self.signature.predicates[name])
+                fixed = replace(fixed, predicates={**fixed.predicates, name: table})
         computed = {*self.learned, *self.defined}
-        kept = {n: t for n, t in given.predicates.items() if n not in computed}
-        return replace(given, predicates=kept)
+        rest = {n: t for n, t in fixed.predicates.items() if n not in computed}
+        return replace(fixed, predicates=rest)
 
     # --- what is refused --------------------------------------------------------------------------
 
-    def _check(self, predicates: Mapping[str, Predicate], given: Tables) -> None:
+    def _check(self, predicates: Mapping[str, Predicate], fixed: Tables) -> None:
         known, grouped = self.signature.predicates, [n for g in self._groups for n in g.names]
         for name in [*predicates, *grouped]:
             _known("predicate", name, known)
-        for name, found in predicates.items():
-            if not isinstance(found, Predicate):
+        for name, how in predicates.items():
+            if not isinstance(how, Predicate):
                 raise DataError(
-                    f"the predicate '{name}' is grounded by a {type(found).__name__}; expected "
-                    "Network(…), Logits(…), Table(…), Rule(…) or Defined(…)"
+                    f"the predicate '{name}' is grounded by a {type(how).__name__}; expected "
+                    "Network(…), Logits(…), DataRule(…) or Defined(…)"
                 )
         twice = [n for n in grouped if n in predicates or grouped.count(n) > 1]
         if twice:
             raise DataError(f"the predicate '{twice[0]}' has two groundings")
         for name in known:
-            if name not in {*predicates, *grouped, *given.predicates}:
+            if name not in {*predicates, *grouped, *fixed.predicates}:
                 raise DataError(
                     f"the predicate '{name}' has no grounding: no facts, network or definition"
                 )
@@ -270,16 +274,16 @@ class Grounding(nn.Module):
                     f"{listing(group.names)} share a network, but differ in their sorts, or in "
                     "whether they are static"
                 )
-        self._check_functions(given)
+        self._check_functions(fixed)
         networks = [n for n, p in self._networks.items() if isinstance(p, Network)]
         for name in [*networks, *grouped]:
             self._check_inputs(name, known[name].sorts)
         for sort in self._inputs:
-            if sort not in given.sizes:
+            if sort not in fixed.sizes:
                 _known("sort", sort, self.signature.sorts)
                 raise DataError(f"nothing says how many entities the sort '{sort}' has")
 
-    def _check_functions(self, given: Tables) -> None:
+    def _check_functions(self, fixed: Tables) -> None:
         known = self.signature.functions
         for name, network in self._functions.items():
             _known("function", name, known)
@@ -295,7 +299,7 @@ class Grounding(nn.Module):
                 )
             self._check_inputs(name, known[name].sorts)
         for name in known:
-            if name not in self._functions and name not in given.functions:
+            if name not in self._functions and name not in fixed.functions:
                 raise DataError(f"the function '{name}' has no grounding: no facts, no network")
 
     def _check_inputs(self, name: str, sorts: Sequence[str]) -> None:
@@ -311,8 +315,7 @@ class Grounding(nn.Module):
 
 def _registered(modules: Mapping[str, nn.Module]) -> nn.ModuleDict:
     """Modules by name; a name that PyTorch uses itself gets an apostrophe."""
-    own = nn.ModuleDict()
-    return nn.ModuleDict({n + "'" * hasattr(own, n): m for n, m in modules.items()})
+    return nn.ModuleDict({n + "'" * hasattr(_PLAIN, n): m for n, m in modules.items()})
 
 
 def _known(kind: str, name: str, known: Mapping[str, object]) -> None:
@@ -340,17 +343,23 @@ def _fits(shape: Sequence[int], sizes: Sequence[int], tables: Tables, *, static:
     return shape[0] in (1, tables.batch) and tuple(shape[1:-1]) == (*sizes,) and shape[-1] in times
 
 
+def table_shape(tables: Tables, decl: PredicateDecl | FunctionDecl) -> tuple[int, ...]:
+    """The shape of a symbol's table, with axes (trace, arguments …, time)."""
+    sizes = (tables.sizes[s] for s in decl.sorts)
+    return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
+
+
 def _check_shape(
-    table: Tensor | SparseTable, tables: Tables, sorts: Sequence[str], static: bool
+    table: Tensor | SparseTable, tables: Tables, decl: PredicateDecl | FunctionDecl
 ) -> None:
-    sizes = [tables.sizes[s] for s in sorts]
-    if not _fits(table.shape, sizes, tables, static=static):
+    sizes = [tables.sizes[s] for s in decl.sorts]
+    if not _fits(table.shape, sizes, tables, static=decl.static):
         traces = f"{tables.batch} or 1" if tables.batch > 1 else "1"
-        times = "1, since it is static" if static else f"{tables.horizon} or 1"
+        times = "1, since it is static" if decl.static else f"{tables.horizon} or 1"
         raise DataError(
             f"a table of shape {tuple(table.shape)}; expected "
             f"({', '.join([traces, *map(str, sizes), times])}), with axes "
-            f"({', '.join(['trace', *sorts, 'time'])})"
+            f"({', '.join(['trace', *decl.sorts, 'time'])})"
         )
 
 

@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
+from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.tree import postorder
+
+T = TypeVar("T", Tensor, SparseTable, Tensor | SparseTable)
 
 _KEYS = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class DataPart:
     """Some traces and entities, and the given data about them.
 
     Args:
         traces: the numbers of the traces; None for all.
         entities: for each sort that is cut, the numbers of its entities.
-        given: the given data of this part.
+        fixed: the given data of this part.
         key: a number of its own, under which plans are kept; None for a part that is met once.
     """
 
     traces: Tensor | None
     entities: Mapping[str, Tensor]
-    given: Tables
+    fixed: Tables
     key: int | None = None
 
-    def pick(self, table: Tensor, sorts: Sequence[str | None]) -> Tensor:
+    def pick(self, table: Tensor, sorts: Sequence[str]) -> Tensor:
         """The part of a table with axes (trace, one for each of `sorts`, …)."""
-        return _pick(table, self.traces, [self.entities.get(s or "") for s in sorts])
+        return _pick(table, [self.traces, *map(self.entities.get, sorts)])
 
     def labels(self, labels: Labels) -> Labels:
         """The labelled facts that lie in this part, with its numbers.
@@ -48,30 +53,24 @@ class Part:
         for name, rows in labels.index.items():
             if self.entities and name not in labels.sorts:
                 raise DataError(f"the labels of '{name}' do not say the sorts of its arguments")
-            kept = torch.ones(rows.shape[1], dtype=torch.bool, device=rows.device)
-            moved = list(rows)
-            chosen = [self.traces, *(self.entities.get(s) for s in labels.sorts.get(name, ()))]
-            for place, numbers in enumerate(chosen):
-                if numbers is not None:
-                    moved[place], inside = _renumbered(moved[place], numbers)
-                    kept &= inside
-            index[name] = torch.stack(moved)[:, kept]
-            truth[name] = labels.truth[name][kept]
+            chosen = [self.traces, *map(self.entities.get, labels.sorts.get(name, ()))]
+            index[name], inside = _pick_facts(rows, chosen)
+            truth[name] = labels.truth[name][inside]
         return replace(labels, index=index, truth=truth)
 
 
 def part(
-    given: Tables,
+    fixed: Tables,
     signature: Signature,
     *,
     traces: Tensor | None = None,
     entities: Mapping[str, Tensor] | None = None,
     again: bool = True,
-) -> Part:
+) -> DataPart:
     """A part of given data.
 
     Args:
-        given: all data.
+        fixed: all data.
         signature: of their symbols.
         traces: the numbers of its traces; None for all.
         entities: the numbers of its entities, for the sorts that are cut.
@@ -83,58 +82,55 @@ def part(
     """
     cut = dict(entities or {})
     if traces is not None:
-        _check_numbers("traces", traces, given.batch)
+        _check_numbers("traces", traces, fixed.batch)
     for sort, numbers in cut.items():
-        if sort not in given.sizes:
-            hint = did_you_mean(sort, given.sizes) or f"there are {listing(given.sizes)}"
+        if sort not in fixed.sizes:
+            hint = did_you_mean(sort, fixed.sizes) or f"there are {listing(fixed.sizes)}"
             raise DataError(f"entities of the unknown sort '{sort}' are to be left out; {hint}")
-        _check_numbers(f"entities of '{sort}'", numbers, given.sizes[sort])
-    check_cut(cut, signature)
-    predicates: dict[str, Tensor | SparseTable] = {}
-    for name, table in given.predicates.items():
-        chosen = [cut.get(s) for s in signature.predicates[name].sorts]
-        predicates[name] = (
-            _pick_facts(table, traces, chosen)
-            if isinstance(table, SparseTable)
-            else _pick(table, traces, chosen)
-        )
-    functions = {
-        name: _pick(table, traces, [cut.get(s) for s in signature.functions[name].sorts])
-        for name, table in given.functions.items()
-    }
-    seen = replace(
-        given,
-        sizes={**given.sizes, **{sort: len(numbers) for sort, numbers in cut.items()}},
-        lengths=given.lengths if traces is None else given.lengths[traces],
-        predicates=predicates,
-        functions=functions,
-        constants={s: names for s, names in given.constants.items() if s not in cut},
-        features={s: _pick(f, traces, [cut.get(s)]) for s, f in given.features.items()},
+        _check_numbers(f"entities of '{sort}'", numbers, fixed.sizes[sort])
+        check_cut(sort, signature)
+
+    def chosen(sorts: Sequence[str]) -> list[Tensor | None]:
+        return [traces, *map(cut.get, sorts)]
+
+    smaller = replace(
+        fixed,
+        sizes={**fixed.sizes, **{sort: len(numbers) for sort, numbers in cut.items()}},
+        lengths=fixed.lengths if traces is None else fixed.lengths[traces],
+        predicates={
+            name: _pick(table, chosen(signature.predicates[name].sorts))
+            for name, table in fixed.predicates.items()
+        },
+        functions={
+            name: _pick(table, chosen(signature.functions[name].sorts))
+            for name, table in fixed.functions.items()
+        },
+        constants={s: names for s, names in fixed.constants.items() if s not in cut},
+        features={s: _pick(f, chosen([s])) for s, f in fixed.features.items()},
     )
-    return Part(traces, cut, seen, next(_KEYS) if again else None)
+    return DataPart(traces, cut, smaller, next(_KEYS) if again else None)
 
 
-def check_cut(sorts: Iterable[str], signature: Signature) -> None:
-    """Refuse to leave out entities of sorts that relations, functions or constants refer to."""
-    for sort in sorts:
-        for fun in signature.functions.values():
-            if fun.result == sort:
-                raise DataError(
-                    f"entities of '{sort}' cannot be left out, since the function '{fun.name}' "
-                    "gives them"
-                )
-        for rel in signature.relations.values():
-            if sort in rel.sorts:
-                raise DataError(
-                    f"entities of '{sort}' cannot be left out, since the relation '{rel.name}' "
-                    "lists them"
-                )
-        for constant in signature.constants.values():
-            if constant.sort == sort:
-                raise DataError(
-                    f"entities of '{sort}' cannot be left out, since there is the constant "
-                    f"'{constant.name}'"
-                )
+def check_cut(
+    sort: str, signature: Signature, formulas: Mapping[str, c.Formula] | None = None
+) -> None:
+    """Refuse to leave out entities that relations, functions, constants or formulas refer to."""
+    functions, relations = signature.functions.values(), signature.relations.values()
+    reasons = [f"the function '{f.name}' gives them" for f in functions if f.result == sort]
+    reasons += [f"the relation '{r.name}' lists them" for r in relations if sort in r.sorts]
+    reasons += [
+        f"there is the constant '{constant.name}'"
+        for constant in signature.constants.values()
+        if constant.sort == sort
+    ]
+    reasons += [
+        f"'{name}' names '{node.name}'"
+        for name, formula in (formulas or {}).items()
+        for node in postorder(formula)
+        if isinstance(node, c.Constant) and node.sort == sort
+    ]
+    if reasons:
+        raise DataError(f"entities of '{sort}' cannot be left out, since {reasons[0]}")
 
 
 def _check_numbers(what: str, numbers: Tensor, count: int) -> None:
@@ -145,31 +141,31 @@ def _check_numbers(what: str, numbers: Tensor, count: int) -> None:
         )
 
 
-def _pick(table: Tensor, traces: Tensor | None, chosen: Sequence[Tensor | None]) -> Tensor:
-    for dim, numbers in enumerate([traces, *chosen]):
-        if numbers is not None and not (dim == 0 and table.shape[0] == 1):
+def _pick(table: T, chosen: Sequence[Tensor | None]) -> T:
+    """The part of a table of which some numbers are chosen on each axis; None for all."""
+    if table.shape[0] == 1:
+        chosen = [None, *chosen[1:]]
+    if isinstance(table, SparseTable):
+        index, inside = _pick_facts(table.index, chosen)
+        sizes = zip(table.shape, (*chosen, None), strict=True)
+        shape = tuple(size if numbers is None else len(numbers) for size, numbers in sizes)
+        return SparseTable(index, table.value[inside], shape, table.default)
+    for dim, numbers in enumerate(chosen):
+        if numbers is not None:
             table = table.index_select(dim, numbers)
     return table
 
 
-def _pick_facts(
-    table: SparseTable, traces: Tensor | None, chosen: Sequence[Tensor | None]
-) -> SparseTable:
-    kept = torch.ones(table.facts, dtype=torch.bool, device=table.value.device)
-    rows, shape = list(table.index), list(table.shape)
-    for dim, numbers in enumerate([traces, *chosen]):
-        if numbers is not None and not (dim == 0 and table.shape[0] == 1):
-            rows[dim], inside = _renumbered(rows[dim], numbers)
-            kept &= inside
-            shape[dim] = len(numbers)
-    index = torch.stack(rows)[:, kept]
-    return SparseTable(index, table.value[kept], tuple(shape), table.default)
-
-
-def _renumbered(row: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Where in `numbers` each entry of a row is, and whether it is there at all."""
-    most = max(int(numbers.max()), int(row.max()) if len(row) else 0) + 1
-    places = torch.full((most,), -1, dtype=row.dtype, device=row.device)
-    places[numbers.to(row.device)] = torch.arange(len(numbers), dtype=row.dtype, device=row.device)
-    found = places[row.long()]
-    return found.clamp(min=0), found >= 0
+def _pick_facts(index: Tensor, chosen: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    """The columns of an index that lie in a part, with its numbers; and which these are."""
+    rows, inside = list(index), torch.ones_like(index[0], dtype=torch.bool)
+    for dim, numbers in enumerate(chosen):
+        if numbers is not None:
+            row = rows[dim]
+            most = max(int(numbers.max()), int(row.max()) if len(row) else 0) + 1
+            places = torch.full((most,), -1, dtype=row.dtype, device=row.device)
+            order = torch.arange(len(numbers), dtype=row.dtype, device=row.device)
+            places[numbers.to(row.device)] = order
+            rows[dim] = places[row.long()]
+            inside &= rows[dim] >= 0
+    return torch.stack(rows)[:, inside], inside

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from fotltn.errors import DataError, FotError, did_you_mean, listing
-from fotltn.networks.inputs import smoothing
+from fotltn.networks.encoders import smoothing
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
@@ -52,7 +52,7 @@ def mlp(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class PresentCells:
     """The cells of a table that are computed, where entities are present; the others are 0.
 
     Args:
@@ -100,7 +100,7 @@ class Network(nn.Module):
         super().__init__()
         self.module, self.static, self.probability = module, static, probability
 
-    def forward(self, seen: Sequence[Tensor], cells: Cells | None = None) -> Tensor:
+    def forward(self, seen: Sequence[Tensor], cells: PresentCells | None = None) -> Tensor:
         """The table, from what is seen of each argument (trace, entity, time, width).
 
         Args:
@@ -110,37 +110,36 @@ class Network(nn.Module):
         Raises:
             DataError: the module does not take what is seen, or gives something else.
         """
-        found = self._degrees(self._numbers(seen, cells))
-        return found if cells is None else cells.spread(found)
+        degrees = self._degrees(self._numbers(seen, cells))
+        return degrees if cells is None else cells.spread(degrees)
 
-    def outputs(self, seen: Sequence[Tensor], cells: Cells | None = None) -> Tensor:
+    def outputs(self, seen: Sequence[Tensor], cells: PresentCells | None = None) -> Tensor:
         """What the module gives, as it is: the values, if a function is computed."""
-        found = self._numbers(seen, cells)
-        return found if cells is None else cells.spread(found)
+        numbers = self._numbers(seen, cells)
+        return numbers if cells is None else cells.spread(numbers)
 
-    def _degrees(self, found: Tensor) -> Tensor:
+    def _degrees(self, numbers: Tensor) -> Tensor:
         if not self.probability:
-            return torch.sigmoid(found)
+            return torch.sigmoid(numbers)
         # What is no number is found by those who know when it came up.
-        if bool(((found < 0) | (found > 1)).any()):
-            low, high = found.detach().aminmax()
+        if bool(((numbers < 0) | (numbers > 1)).any()):
+            low, high = numbers.detach().aminmax()
             raise DataError(
                 f"a network that gives degrees gives numbers from {float(low):g} to "
                 f"{float(high):g}; expected [0, 1], or probability=False"
             )
-        return found
+        return numbers
 
-    def _numbers(self, seen: Sequence[Tensor], cells: Cells | None) -> Tensor:
-        vectors = _vectors(seen, cells, static=self.static)
-        found = _applied(self.module, vectors)
-        if found.shape == (*vectors.shape[:-1], 1):
-            return found.squeeze(-1)
-        if found.shape != vectors.shape[:-1]:
+    def _numbers(self, seen: Sequence[Tensor], cells: PresentCells | None) -> Tensor:
+        shape, output = _applied(self.module, seen, cells, static=self.static)
+        if output.shape == (*shape[:-1], 1):
+            return output.squeeze(-1)
+        if output.shape != shape[:-1]:
             raise DataError(
-                f"a network gives shape {tuple(found.shape)} for vectors of shape "
-                f"{tuple(vectors.shape)}; one output is needed, not {found.shape[-1]}"
+                f"a network gives shape {tuple(output.shape)} for vectors of shape "
+                f"{tuple(shape)}; one output is needed, not {output.shape[-1]}"
             )
-        return found
+        return output
 
 
 class Softmax(nn.Module):
@@ -162,31 +161,33 @@ class Softmax(nn.Module):
             raise DataError("predicates that exclude each other are at least one")
         self.names, self.module, self.static, self.other = tuple(names), module, static, other
 
-    def forward(self, seen: Sequence[Tensor], cells: Cells | None = None) -> dict[str, Tensor]:
+    def forward(
+        self, seen: Sequence[Tensor], cells: PresentCells | None = None
+    ) -> dict[str, Tensor]:
         """The tables by name; of some cells, as a network has them."""
-        vectors = _vectors(seen, cells, static=self.static)
-        found = _applied(self.module, vectors)
+        shape, output = _applied(self.module, seen, cells, static=self.static)
         count = len(self.names) + self.other
-        if found.shape != (*vectors.shape[:-1], count):
+        if output.shape != (*shape[:-1], count):
             raise DataError(
                 f"{count} outputs are needed for {listing(self.names)}"
-                f"{' and none of them' if self.other else ''}, not {found.shape[-1]} "
-                f"(shape {tuple(found.shape)})"
+                f"{' and none of them' if self.other else ''}, not {output.shape[-1]} "
+                f"(shape {tuple(output.shape)})"
             )
-        degrees = found.softmax(-1)
+        degrees = output.softmax(-1)
         tables = {name: degrees[..., i] for i, name in enumerate(self.names)}
         return tables if cells is None else {n: cells.spread(t) for n, t in tables.items()}
 
 
-def _vectors(seen: Sequence[Tensor], cells: Cells | None, *, static: bool) -> Tensor:
+def _applied(
+    module: nn.Module, seen: Sequence[Tensor], cells: PresentCells | None, *, static: bool
+) -> tuple[torch.Size, Tensor]:
+    """The shape of the vectors that a module sees, and its output for them."""
     if cells is None:
-        return side_by_side(seen, static=static)
-    return cells.vectors(seen, static=static)
-
-
-def _applied(module: nn.Module, vectors: Tensor) -> Tensor:
+        vectors = side_by_side(seen, static=static)
+    else:
+        vectors = cells.vectors(seen, static=static)
     try:
-        found = module(vectors)
+        output = module(vectors)
     except (torch.OutOfMemoryError, FotError):
         raise
     except (RuntimeError, ValueError, IndexError) as error:
@@ -194,10 +195,10 @@ def _applied(module: nn.Module, vectors: Tensor) -> Tensor:
             f"a network does not take vectors of width {vectors.shape[-1]} "
             f"(shape {tuple(vectors.shape)}): {str(error).strip().splitlines()[0]}"
         ) from error
-    if not isinstance(found, Tensor) or not found.dim():
-        kind = "a single number" if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(output, Tensor) or not output.dim():
+        kind = "a single number" if isinstance(output, Tensor) else type(output).__name__
         raise DataError(f"a network gives {kind}; expected a tensor with an output for each vector")
-    return found
+    return vectors.shape, output
 
 
 class Logits(nn.Module):
@@ -241,14 +242,7 @@ class Logits(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Given facts: a dense table or a table of facts, with axes (trace, arguments …, time)."""
-
-    table: Tensor | SparseTable
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class DataRule:
     """A function of the given data and features to a table, computed once."""
 
     function: Callable[[Tables, Mapping[str, Tensor]], Tensor | SparseTable]
@@ -269,7 +263,7 @@ class Defined:
     semantics: Semantics | None = None
 
 
-Predicate = Network | Logits | Table | Rule | Defined
+Predicate = Network | Logits | DataRule | Defined
 
 
 def side_by_side(seen: Sequence[Tensor], *, static: bool) -> Tensor:

@@ -20,7 +20,7 @@ from fotltn.project import train as training_of
 from fotltn.project.config import Config, PredicateConfig, config_of, read_config
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
-from fotltn.project.world import NOTHING, InMemory, Own
+from fotltn.project.world import NOTHING, InMemory
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Theory
 
@@ -85,15 +85,18 @@ def train(
     """
     more = NOTHING
     if _is_project(theory):
-        given = (facts, learn, define, wide, test, data, inputs, predicates, exclusive, objective)
-        others = (training, machine, semantics, p)
-        if any(_is_there(g) for g in (*given, *others)) or (train, seed) != (1.0, 0):
+        others = (
+            facts, learn, define, wide, test, data, inputs, predicates, exclusive, objective,
+            training, machine, semantics, p,
+        )  # fmt: skip
+        if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(f"'{theory}' is a project, which says everything itself")
         config = read_config(Path(str(theory)))
     else:
         files, frames = _sources(facts)
         test_files, test_frames = _sources(test)
-        settings, modules = _modules(_mapping("predicates", predicates))
+        settings = _mapping("predicates", predicates)
+        modules = {name: settings.pop(name) for name in [*settings] if callable(settings[name])}
         tables = {
             "theory": {"semantics": semantics, "p": p},
             "data": {"facts": files, "test": test_files, "train": train, "seed": seed}
@@ -138,12 +141,6 @@ def _config(
     return config_of(table_of(tables), Path()), in_memory
 
 
-def _modules(predicates: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Own]]:
-    """Settings of predicates, and those that are modules or functions."""
-    modules = {n: v for n, v in predicates.items() if callable(v)}
-    return {n: v for n, v in predicates.items() if n not in modules}, modules
-
-
 def _is_project(theory: object) -> TypeGuard[Path_]:
     if not isinstance(theory, str | os.PathLike) or "\n" in str(theory):
         return False
@@ -155,37 +152,35 @@ def _is_there(value: Any) -> bool:
     return value is not None and not (isinstance(value, Sequence | Mapping) and not value)
 
 
-def _sources(given: Any) -> tuple[list[str], tuple[Source, ...]]:
+def _sources(tables: Any) -> tuple[list[str], tuple[Source, ...]]:
     """Files by name, and tables in memory."""
-    if isinstance(given, str | os.PathLike | Mapping) or hasattr(given, "__arrow_c_stream__"):
-        given = [given]
+    if isinstance(tables, str | os.PathLike | Mapping) or hasattr(tables, "__arrow_c_stream__"):
+        tables = [tables]
     try:
-        listed = list(given)
+        listed = list(tables)
     except TypeError:
-        raise DataError(f"expected tables of facts, not {shown(given)}") from None
+        raise DataError(f"expected tables of facts, not {shown(tables)}") from None
     files = [os.fspath(g) for g in listed if isinstance(g, str | os.PathLike)]
     return files, tuple(g for g in listed if not isinstance(g, str | os.PathLike))
 
 
-def _names(what: str, given: Sequence[str]) -> list[str]:
-    names = [given] if isinstance(given, str) else list(given)
-    for name in names:
+def _names(what: str, names: Sequence[str]) -> list[str]:
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
         if not isinstance(name, str):
             raise DataError(f"{what}: expected the name of a predicate, not {shown(name)}")
-    return names
+    return listed
 
 
-def _mapping(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise DataError(f"{what}: expected settings by name, not {shown(given)}")
-    return dict(given)
+def _mapping(what: str, values: Mapping[str, Any] | None) -> dict[str, Any]:
+    if values is not None and not isinstance(values, Mapping):
+        raise DataError(f"{what}: expected settings by name, not {shown(values)}")
+    return dict(values or {})
 
 
-def _definitions(given: Mapping[str, str] | None) -> dict[str, Any]:
+def _definitions(define: Mapping[str, str] | None) -> dict[str, Any]:
     defined = {}
-    for head, formula in _mapping("define", given).items():
+    for head, formula in _mapping("define", define).items():
         match = _HEAD.fullmatch(head)
         if match is None:
             raise DataError(f"define: expected a head like 'Run(x)', not '{head}'")

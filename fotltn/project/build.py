@@ -15,22 +15,22 @@ from fotltn.learn.fit import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
 from fotltn.logic.signature import Signature
-from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings, FeatureInputs, Inputs, Joined, with_changes
+from fotltn.networks.encoders import Embeddings, FeatureInputs, Inputs, Joined, with_changes
+from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.networks.predicates import (
+    DataRule,
     Defined,
     Logits,
     Network,
     Predicate,
-    Rule,
     Softmax,
     mlp,
 )
-from fotltn.project.config import Config, InputConfig, PredicateConfig, lasting
+from fotltn.project.config import Config, GroupConfig, InputConfig, PredicateConfig, lasting
 from fotltn.project.world import (
     NOTHING,
     InMemory,
-    Own,
+    PythonPredicate,
     World,
     device_of,
     in_precision,
@@ -76,9 +76,9 @@ def _completed(config: Config, signature: Signature) -> Config:
 
 def meaning(config: Config) -> Semantics:
     """The semantics of a project."""
-    found = named(config.semantics)
+    semantics = named(config.semantics)
     try:
-        return found if config.p is None else found.with_p(config.p)
+        return semantics if config.p is None else semantics.with_p(config.p)
     except SemanticsError as error:
         raise config.error(("theory", "p"), error.diagnostics[0].message) from None
 
@@ -86,44 +86,56 @@ def meaning(config: Config) -> Semantics:
 # --- networks ---------------------------------------------------------------------------------
 
 
-def ground(config: Config, world: World, modules: Mapping[str, Own] | None = None) -> Grounding:
+def ground(
+    config: Config, world: World, modules: Mapping[str, PythonPredicate] | None = None
+) -> Grounding:
     """The networks of a project, with initial weights by its seed, and modules as they are."""
-    signature, facts = world.theory.signature, world.facts
+    signature = world.theory.signature
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs = {
             sort: _inputs(sort, config.inputs[sort], world, generator)
             for sort in signature.sorts
             if _seen(sort, config, signature)
         }
-        predicates = {
-            name: _predicate(name, p, signature, inputs, facts, generator)
-            for name, p in config.predicates.items()
-            if p.kind in ("network", "logits", "formula")
-        }
-        for name, own in (modules or {}).items():
+
+        def network(name: str, how: PredicateConfig | GroupConfig, outputs: int = 1) -> nn.Module:
+            sorts = signature.predicates[name].sorts
+            if not sorts:
+                raise DataError(f"'{name}' has no arguments that a network could see; use logits")
+            width = sum(inputs[s].width for s in sorts)
+            return mlp(width, how.hidden, outputs, activation=how.activation, generator=generator)
+
+        predicates: dict[str, Predicate] = {}
+        for name, how in config.predicates.items():
+            decl = signature.predicates[name]
+            match how.kind:
+                case "formula":
+                    semantics = None if how.semantics is None else named(how.semantics)
+                    predicates[name] = Defined(how.variables, how.formula, semantics)
+                case "logits":
+                    shape = table_shape(world.fixed, decl)
+                    predicates[name] = Logits(
+                        shape, scale=how.scale, reach=how.reach, generator=generator
+                    )
+                case "network":
+                    predicates[name] = Network(network(name, how), static=decl.static)
+        for name, made in (modules or {}).items():
             static = signature.predicates[name].static
             predicates[name] = (
-                Network(own, static=static) if isinstance(own, nn.Module) else Rule(own)
+                Network(made, static=static) if isinstance(made, nn.Module) else DataRule(made)
             )
         groups = [
             Softmax(
                 g.predicates,
-                mlp(
-                    _width(g.predicates[0], signature, inputs),
-                    g.hidden,
-                    len(g.predicates) + g.other,
-                    activation=g.activation,
-                    generator=generator,
-                ),
+                network(g.predicates[0], g, len(g.predicates) + g.other),
                 static=signature.predicates[g.predicates[0]].static,
                 other=g.other,
             )
             for g in config.groups
         ]
     return Grounding(
-        signature, world.given, predicates, inputs=inputs, groups=groups,
-        features={sort: one.values for sort, one in world.features.items()},
-        present=world.given.present, semantics=meaning(config),
+        signature, world.fixed, predicates, inputs=inputs, groups=groups,
+        present=world.fixed.present, semantics=meaning(config),
     )  # fmt: skip
 
 
@@ -134,39 +146,39 @@ def _seen(sort: str, config: Config, signature: Signature) -> bool:
     return any(sort in signature.predicates[n].sorts for n in networks)
 
 
-def _inputs(sort: str, given: InputConfig, world: World, generator: torch.Generator) -> Inputs:
-    facts, features = world.facts, world.features
-    size, horizon = facts.sizes()[sort], max(facts.lengths)
+def _inputs(sort: str, how: InputConfig, world: World, generator: torch.Generator) -> Inputs:
+    facts, features = world.facts, world.fixed.inputs
+    size = world.fixed.sizes[sort]
     if size == 0:
         raise DataError(f"no fact mentions an entity of sort '{sort}', which networks are to see")
-    traces = len(facts.traces) if sort in facts.local or given.time != "static" else 1
-    found: list[Embeddings | FeatureInputs | Joined] = []
-    if given.features and sort in features:
+    encoders: list[Embeddings | FeatureInputs | Joined] = []
+    if how.features and sort in features:
         values = features[sort].values
-        mask = world.given.present.get(sort)
-        if given.changes:
+        mask = world.fixed.present.get(sort)
+        if how.changes:
             there = present(facts, sort) if mask is None else mask
-            values = with_changes(values, there, given.changes)
+            values = with_changes(values, there, how.changes)
         if mask is not None and values.shape[2] == 1:
             mask = mask.any(-1, keepdim=True)
-        numbers = tuple(_number(facts, sort, name) for name in given.learnable)
-        found.append(FeatureInputs(values, present=mask, learnable=numbers))
-    elif given.learnable:
+        numbers = tuple(_number(facts, sort, name) for name in how.learnable)
+        encoders.append(FeatureInputs(values, present=mask, learnable=numbers))
+    elif how.learnable:
         raise DataError(f"inputs.{sort}: features can be learned only where there are some")
-    elif given.changes:
+    elif how.changes:
         raise DataError(f"inputs.{sort}: there are no features whose changes networks could see")
-    if given.embedding:
-        found.append(
+    if how.embedding:
+        traces = world.fixed.batch if sort in facts.local or how.time != "static" else 1
+        encoders.append(
             Embeddings(
-                traces, size, horizon, given.embedding, time=given.time,  # type: ignore[arg-type]
-                scale=given.scale, reach=given.reach, generator=generator,
+                traces, size, world.fixed.horizon, how.embedding, time=how.time, scale=how.scale,
+                reach=how.reach, generator=generator,
             )
         )  # fmt: skip
-    if not found:
+    if not encoders:
         raise DataError(
             f"inputs.{sort}: networks see nothing of it; there are no features, and embedding = 0"
         )
-    return found[0] if len(found) == 1 else Joined(*found)
+    return encoders[0] if len(encoders) == 1 else Joined(*encoders)
 
 
 def _number(facts: Facts, sort: str, name: str) -> int:
@@ -175,34 +187,3 @@ def _number(facts: Facts, sort: str, name: str) -> int:
         hint = did_you_mean(name, names) or f"there are {listing(names)}"
         raise DataError(f"inputs.{sort}: no entity is named '{name}'; {hint}")
     return names.index(name)
-
-
-def _width(name: str, signature: Signature, inputs: Mapping[str, Inputs]) -> int:
-    sorts = signature.predicates[name].sorts
-    if not sorts:
-        raise DataError(f"'{name}' has no arguments that a network could see; use logits")
-    return sum(inputs[s].width for s in sorts)
-
-
-def _predicate(
-    name: str,
-    given: PredicateConfig,
-    signature: Signature,
-    inputs: Mapping[str, Inputs],
-    facts: Facts,
-    generator: torch.Generator,
-) -> Predicate:
-    decl = signature.predicates[name]
-    match given.kind:
-        case "formula":
-            own = None if given.semantics is None else named(given.semantics)
-            return Defined(given.variables, given.formula, own)
-        case "logits":
-            times = 1 if decl.static else max(facts.lengths)
-            shape = (len(facts.traces), *(facts.sizes()[s] for s in decl.sorts), times)
-            return Logits(shape, scale=given.scale, reach=given.reach, generator=generator)
-    network = mlp(
-        _width(name, signature, inputs), given.hidden, activation=given.activation,
-        generator=generator,
-    )  # fmt: skip
-    return Network(network, static=decl.static)

@@ -1,33 +1,30 @@
-"""What a project's TOML file says, as data."""
+"""What a project's TOML file says, as data: read from settings, and written out in full."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal
 
 from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing
 from fotltn.files import ROOT, inside
+from fotltn.grounding.measures import Entity, Measure
+from fotltn.grounding.merge import Conflict
 from fotltn.learn.batches import Batches
 from fotltn.learn.identity import leaves
-from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, AxiomLoss, FactLoss, Objective
-from fotltn.learn.schedule import Schedule, schedule
+from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
+from fotltn.learn.schedule import Schedule
 from fotltn.learn.store import MANIFEST
 from fotltn.learn.task import OPTIMISERS, Training
+from fotltn.networks.encoders import Time
 from fotltn.networks.predicates import ACTIVATIONS
-from fotltn.project.data import DataConfig as DataConfig
-from fotltn.project.data import SplitConfig as SplitConfig
-from fotltn.project.data import WideConfig as WideConfig
-from fotltn.project.data import data_of
-from fotltn.project.toml import Table, place_of, places_of, read_toml
+from fotltn.project.toml import Range, Settings, place_of, places_of, read_toml, show_toml
 from fotltn.semantics.config import SEMANTICS
 
 #: The file that makes a folder a project.
 FILE = "project.toml"
-
-M = TypeVar("M")
 
 _NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # of entries of a list, in names
 
@@ -41,8 +38,95 @@ WITHOUT_EFFECT = frozenset({
     "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 
-#: How predicates are computed, as a file says it. In Python there are modules and functions, too.
-KINDS = ("facts", "network", "logits", "formula")
+#: How predicates are computed, as a file says it, with the keys that each kind has.
+KINDS: dict[str, tuple[str, ...]] = {
+    "facts": (),
+    "network": ("hidden", "activation"),
+    "logits": ("scale", "reach"),
+    "formula": ("variables", "formula", "semantics"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureConfig:
+    """A predicate that is read off a column, as of `fotltn.grounding.measures.Measure`."""
+
+    column: str
+    at_least: float | None = None
+    at_most: float | None = None
+    zero: float | None = None
+    one: float | None = None
+    among: tuple[str, ...] | None = None
+    arguments: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no measure."""
+        self.measure()
+
+    def measure(self) -> Measure:
+        """The same with fixed entities told from columns."""
+        arguments = None if self.arguments is None else [argument(a) for a in self.arguments]
+        limits = (self.at_least, self.at_most, self.zero, self.one)
+        return Measure(self.column, *limits, self.among, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class WideConfig:
+    """A wide table, as of `fotltn.grounding.wide.Wide`."""
+
+    file: str
+    sort: str
+    entity: str
+    time: str | None
+    trace: str | None
+    predicates: Mapping[str, str]
+    arguments: Mapping[str, tuple[str, ...]]
+    features: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]
+    presence: tuple[str, ...]
+    measures: Mapping[str, MeasureConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitConfig:
+    """A table that says of every trace what it is for."""
+
+    file: str
+    trace: str
+    column: str
+    train: tuple[str, ...] = ("train",)
+    validation: tuple[str, ...] = ()
+    test: tuple[str, ...] = ("test",)
+
+    @property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """For each part, the words that stand for it."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {part: words for part, words in parts.items() if words}
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """Where facts are, and which of them are for learning and which for testing."""
+
+    folder: str | None = None
+    facts: tuple[str, ...] = ()
+    wide: tuple[WideConfig, ...] = ()
+    test: tuple[str, ...] = ()
+    split: SplitConfig | None = None
+    horizon: int | None = None
+    local: tuple[str, ...] = ()
+    on_conflict: Conflict = "error"
+    train: float = 1.0
+    by: Literal["facts", "entities", "traces"] = "facts"
+    sort: str | None = None
+    flip: float = 0.0
+    seed: int = 0
+
+
+def argument(text: str) -> str | Entity:
+    """A column, or, after `=`, a fixed entity."""
+    return Entity(text[1:]) if text.startswith("=") else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +134,7 @@ class InputConfig:
     """What networks see of the entities of a sort."""
 
     embedding: int = 32
-    time: str = "free"
+    time: Time = "free"
     scale: float = 0.01
     reach: float = 3.0
     features: bool = True
@@ -60,7 +144,7 @@ class InputConfig:
 
 @dataclass(frozen=True, slots=True)
 class PredicateConfig:
-    """How a predicate is computed."""
+    """How a predicate is computed; in Python there are the kinds "module" and "function", too."""
 
     kind: str
     hidden: tuple[int, ...] = (16, 16)
@@ -186,10 +270,10 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
                 "its own"
             )
         file = project / FILE if project.is_dir() else project
-        found = file.exists()
+        missing = not file.exists()
     except OSError as error:
         raise DataError(f"cannot read '{project}': {error.strerror}") from None
-    if not found:
+    if missing:
         raise DataError(
             f"there is no project at '{project}': no file '{FILE}'; `fotltn new FOLDER` makes one"
         )
@@ -202,197 +286,175 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
     return replace(config, data=tables, roots=(*config.roots, data))
 
 
-def config_of(root: Table, folder: Path) -> Config:
+# --- reading ----------------------------------------------------------------------------------
+
+
+def config_of(root: Settings, folder: Path) -> Config:
     """What settings say, of a file or of Python; their paths are seen from a folder."""
-    theory = root.table("theory")
-    output = root.table("output")
-    inputs = root.table("inputs")
+    theory, machine, output = map(root.table, ("theory", "machine", "output"))
     objective, axiom_p = _objective(root.table("objective"))
-    fused, device, dtype = _machine(root.table("machine"))
-    found = Config(
+    config = Config(
         folder=folder,
         theory=theory.text("file"),
         semantics=theory.choice("semantics", SEMANTICS, "stable-product"),
-        p=theory.number("p", 1, low=1, infinite=True) if theory.has("p") else None,
-        data=data_of(root.table("data")),
-        inputs={name: _input(inputs.table(name)) for name in inputs.values},
-        predicates=_predicates(root.table("predicates")),
-        groups=tuple(_group(t) for t in root.tables("exclusive")),
+        p=theory.number("p", 1, low=1, infinite=True) if theory.has("p") else theory.take("p"),
+        data=_data(root.table("data")),
+        inputs=root.by_name("inputs", _input),
+        predicates=root.by_name("predicates", _predicate),
+        groups=tuple(map(_group, root.tables("exclusive"))),
         objective=objective,
         axiom_p=axiom_p,
         training=_training(root.table("training")),
-        compile=fused,
-        device=device,
-        dtype=dtype,
+        compile=machine.flag("compile", False),
+        device=machine.text("device", "cpu"),
+        dtype=machine.choice("dtype", ("float32", "float64"), "float32"),
         model=output.text("model", "model"),
         source=root.source,
     )
-    theory.take("p")
-    for table in (theory, output, root):
+    for table in (machine, theory, output, root):
         table.finish()
-    return found
+    return config
 
 
-def _input(table: Table) -> InputConfig:
-    usual = InputConfig()
-    found = InputConfig(
-        table.whole("embedding", usual.embedding, high=2**20),
-        table.choice("time", ("free", "static", "smooth"), usual.time),
-        table.number("scale", usual.scale, low=0),
-        table.number("reach", usual.reach, low=1e-3),
-        table.flag("features", usual.features),
-        table.texts("learnable"),
-        table.wholes("changes", usual.changes),
+def _data(table: Settings) -> DataConfig:
+    share = Range(0, 1)
+    data = table.record(
+        DataConfig, wide=_wide_tables, split=_split, horizon=Range(1), train=share, flip=share
     )
-    table.finish()
-    return found
+    if data.test and data.train != 1.0:
+        raise table.error(
+            "train", "test facts are in files of their own, so that all others are for training"
+        )
+    if data.test and data.split is not None:
+        raise table.error("test", "the split says which traces are for testing")
+    if data.sort is not None and data.by != "entities":
+        raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
+    return data
 
 
-def _predicates(table: Table) -> dict[str, PredicateConfig]:
-    found = {}
-    for name, value in table.values.items():
-        if isinstance(value, str):
-            # The kind alone stands for a table.
-            inner = Table({"kind": value}, (*table.path, name), table.source, table.places)
-        else:
-            inner = table.table(name)
-        found[name] = _predicate(inner)
-    return found
+def _split(data: Settings, key: str) -> SplitConfig:
+    table = data.table(key)
+    split = table.record(SplitConfig)
+    words = [word for of_part in split.words.values() for word in of_part]
+    if not split.train or len(set(words)) < len(words):
+        raise table.error("train", "training needs words, and no word stands for two parts")
+    return split
 
 
-def _predicate(table: Table) -> PredicateConfig:
+def _wide_tables(data: Settings, key: str) -> tuple[WideConfig, ...]:
+    return tuple(
+        table.record(WideConfig, predicates=_columns, measures=_measures)
+        for table in data.tables(key)
+    )
+
+
+def _measures(wide: Settings, key: str) -> dict[str, MeasureConfig]:
+    limit = Range(-1e300)
+    return wide.by_name(
+        key,
+        lambda table, name: table.table(name).record(
+            MeasureConfig, at_least=limit, at_most=limit, zero=limit, one=limit
+        ),
+    )
+
+
+def _columns(table: Settings, key: str) -> dict[str, str]:
+    """Predicates by column: a list stands for columns with the names of predicates."""
+    value = table.take(key, {})
+    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return {v: v for v in value}
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise table.error(key, 'expected a list of columns, or column = "Predicate"')
+    return value
+
+
+def _input(inputs: Settings, sort: str) -> InputConfig:
+    return inputs.table(sort).record(InputConfig, embedding=Range(0, 2**20), reach=Range(1e-3))
+
+
+def _predicate(predicates: Settings, name: str) -> PredicateConfig:
+    if isinstance(kind := predicates.values[name], str):  # stands for a table
+        predicates.values[name] = {"kind": kind}
+    table = predicates.table(name)
     kind = table.choice("kind", KINDS, "formula" if table.has("formula") else "network")
-    found = PredicateConfig(kind)
-    match kind:
-        case "network":
-            found = replace(
-                found,
-                hidden=table.wholes("hidden", found.hidden),
-                activation=table.choice("activation", ACTIVATIONS, found.activation),
-            )
-        case "logits":
-            found = replace(
-                found,
-                scale=table.number("scale", found.scale, low=0),
-                reach=table.number("reach", found.reach, low=0),
-            )
-        case "formula":
-            if not table.has("formula"):
-                hint = 'formula = "…", variables = ["x"]'
-                raise table.error(None, "a definition needs its formula", hint)
-            found = replace(
-                found,
-                variables=table.texts("variables"),
-                formula=table.text("formula"),
-                semantics=table.choice("semantics", SEMANTICS, "")
-                if table.has("semantics")
-                else None,
-            )
-            table.take("semantics")
-    table.finish()
-    return found
+    if kind == "formula" and not table.has("formula"):
+        hint = 'formula = "…", variables = ["x"]'
+        raise table.error(None, "a definition needs its formula", hint)
+    return table.record(
+        PredicateConfig, PredicateConfig(kind), only=("kind", *KINDS[kind]),
+        activation=ACTIVATIONS, semantics=SEMANTICS,
+    )  # fmt: skip
 
 
-def _group(table: Table) -> GroupConfig:
-    usual = GroupConfig(())
-    found = GroupConfig(
-        table.texts("predicates"),
-        table.flag("other", usual.other),
-        table.wholes("hidden", usual.hidden),
-        table.choice("activation", ACTIVATIONS, usual.activation),
-    )
-    if len(found.predicates) < 2:
+def _group(table: Settings) -> GroupConfig:
+    group = table.record(GroupConfig, activation=ACTIVATIONS)
+    if len(group.predicates) < 2:
         raise table.error("predicates", "at least two predicates exclude each other")
-    table.finish()
-    return found
+    return group
 
 
-def _objective(table: Table) -> tuple[Objective, dict[str, Schedule]]:
-    base = PRESETS[table.choice("preset", PRESETS, "paper")]
-    parts: dict[str, Any] = {
-        "facts": table.choice("facts", get_args(FactLoss), base.facts),
-        "axioms": table.choice("axioms", get_args(AxiomLoss), base.axioms),
-        "together": table.choice("together", ("mean-error", "sum"), base.together),
-        "p": _schedule(table, "p", base.p, low=1),
-        "weight": _schedule(table, "weight", base.weight),
-        "flips": table.number("flips", base.flips, low=0, high=0.5),
-        "learn_flips": table.flag("learn_flips", base.learn_flips),
-        "missed": table.number("missed", 0.0, low=0, high=1)
-        if table.has("missed")
-        else base.missed,
-        "invented": table.number("invented", 0.0, low=0, high=1)
-        if table.has("invented")
-        else base.invented,
-        "prior": table.number("prior", base.prior, low=0),
-        "trust": table.number("trust", 1.0, low=0) if table.has("trust") else base.trust,
-        "axiom_weights": _schedules(table.table("axiom_weights")),
-        "fact_weights": _schedules(table.table("fact_weights")),
-        "fact_p": _schedules(table.table("fact_p"), low=1),
-    }
-    axiom_p = _schedules(table.table("axiom_p"), low=1)
-    table.taken |= {"missed", "invented", "trust"}
-    table.finish()
-    return _made(table, Objective, parts), axiom_p
+def _objective(table: Settings) -> tuple[Objective, dict[str, Schedule]]:
+    preset = PRESETS[table.choice("preset", PRESETS, "paper")]
+    axiom_p = table.by_name("axiom_p", lambda t, name: t.schedule(name, low=1))
+    rate = Range(0, 1)
+    objective = table.record(
+        Objective, preset, p=Range(1), fact_p=Range(1), flips=Range(0, 0.5), missed=rate,
+        invented=rate,
+    )  # fmt: skip
+    return objective, axiom_p
 
 
-def _schedule(table: Table, key: str, default: Schedule | None, *, low: float = 0.0) -> Schedule:
-    try:
-        return schedule(table.take(key, default), key, low=low)
-    except DataError as error:
-        raise table.error(key, error.diagnostics[0].message) from None
-
-
-def _schedules(table: Table, *, low: float = 0.0) -> dict[str, Schedule]:
-    return {name: _schedule(table, name, None, low=low) for name in table.values}
-
-
-def _made(table: Table, kind: Callable[..., M], parts: Mapping[str, Any]) -> M:
-    """An object of parts that may not fit together; then the error is the table's."""
-    try:
-        return kind(**parts)
-    except DataError as error:
-        found = error.diagnostics[0]
-        raise table.error(None, found.message, found.hint) from None
-
-
-def _training(table: Table) -> Training:
-    usual = Training()
-    optimiser = table.text("optimiser", usual.optimiser)
+def _training(table: Settings) -> Training:
+    optimiser = table.text("optimiser", Training().optimiser)
     if optimiser.lower() not in OPTIMISERS:
         hint = did_you_mean(optimiser, OPTIMISERS) or f"there are {listing(OPTIMISERS, 20)}"
         raise table.error("optimiser", f"unknown optimiser '{optimiser}'", hint)
-    parts: dict[str, Any] = {
-        "epochs": table.whole("epochs", usual.epochs, low=1),
-        "patience": table.whole("patience", usual.patience or 0) or None,
-        "tolerance": table.number("tolerance", usual.tolerance, low=0),
-        "rate": table.number("rate", usual.rate, low=0),
-        "optimiser": optimiser,
-        "options": dict(table.table("options").values),
-        "validation": table.number("validation", usual.validation, low=0, high=1),
-        "clip": table.number("clip", 0.0, low=0) if table.has("clip") else None,
-        "seed": table.whole("seed", usual.seed),
-        "batches": _batches(table.table("batches")) if table.has("batches") else None,
-        "keep_best": table.flag("keep_best", usual.keep_best),
-    }
-    table.taken |= {"clip", "batches"}
-    table.finish()
-    return _made(table, Training, parts)
+    return table.record(Training, epochs=Range(1), validation=Range(0, 1), batches=_batches)
 
 
-def _batches(table: Table) -> Batches:
-    by, sort = table.choice("by", ("traces", "entities"), "traces"), table.text("sort", "") or None
-    if by == "traces" and sort is not None:
+def _batches(training: Settings, key: str) -> Batches:
+    table = training.table(key)
+    batches = table.record(Batches, Batches("traces", 32), size=Range(1))
+    if batches.by == "traces" and batches.sort is not None:
         raise table.error("sort", "only parts by entities have a sort", 'by = "entities"')
-    size = table.whole("size", 32, low=1)
-    table.finish()
-    return _made(table, Batches, {"by": by, "size": size, "sort": sort})
+    return batches
 
 
-def _machine(table: Table) -> tuple[bool, str, str]:
-    found = (
-        table.flag("compile", False),
-        table.text("device", "cpu"),
-        table.choice("dtype", ("float32", "float64"), "float32"),
-    )
-    table.finish()
-    return found
+# --- writing ----------------------------------------------------------------------------------
+
+
+def show_config(config: Config) -> str:
+    """The settings, those that were left out included, as a project's file."""
+    return show_toml(settings(config))
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """The settings as tables of TOML; None stands for a key that is not there."""
+    objective = config.objective
+    training = asdict(config.training)
+    return {
+        "theory": {"file": config.theory, "semantics": config.semantics, "p": config.p},
+        "data": {k: v for k, v in asdict(config.data).items() if v != ()},
+        "inputs": {sort: asdict(seen) for sort, seen in config.inputs.items()},
+        "predicates": {
+            name: {key: getattr(how, key) for key in ("kind", *KINDS.get(how.kind, ()))}
+            for name, how in config.predicates.items()
+        },
+        "exclusive": [asdict(group) for group in config.groups] or None,
+        "objective": {
+            **{f.name: _plain(getattr(objective, f.name)) for f in fields(objective)},
+            "axiom_p": _plain(config.axiom_p),
+        },
+        "training": {**training, "patience": training["patience"] or 0},
+        "machine": {"compile": config.compile, "device": config.device, "dtype": config.dtype},
+        "output": {"model": config.model},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Schedules as numbers or pairs of numbers."""
+    if isinstance(value, Schedule):
+        return value.as_json()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import torch
@@ -16,7 +16,6 @@ from fotltn.analysis.ask import Answer, ask
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import Audit
 from fotltn.analysis.cells import Cells, cells_of
-from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report, Scores, report
 from fotltn.analysis.over_time import TruthOverTime, truth_over_time
 from fotltn.analysis.predictions import predictions
@@ -28,30 +27,30 @@ from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.learn.batches import bias
-from fotltn.learn.fit import Epoch, Outcome
+from fotltn.learn.fit import Epoch, FitResult
 from fotltn.learn.objective import predicted
-from fotltn.learn.store import read_folder, write_folder
+from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.project.build import Built, ground, meaning
-from fotltn.project.config import Config, config_of
-from fotltn.project.provenance import versions
-from fotltn.project.settings import show_config
-from fotltn.project.stored import pack_world
-from fotltn.project.toml import parse_toml
-from fotltn.project.truth import read_labels, stated_model
-from fotltn.project.unpack import (
-    below,
+from fotltn.project.config import Config, config_of, show_config
+from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
+    pack_world,
     unpack_history,
     unpack_world,
+    versions,
 )
-from fotltn.project.world import World, device_of
+from fotltn.project.toml import parse_toml
+from fotltn.project.world import World, device_of, read_labels, stated_tables
 from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
+
+if TYPE_CHECKING:
+    from fotltn.analysis.explain.explanation import Explanation
 
 #: What kind of folder a model is.
 KIND = "model"
@@ -69,8 +68,7 @@ class Ranked:
 
     def as_dict(self) -> dict[str, object]:
         """The violation for machines."""
-        own = self.violation.as_dict()
-        return {"axiom": self.axiom, "share_of_all": self.share, **own}
+        return {"axiom": self.axiom, "share_of_all": self.share, **self.violation.as_dict()}
 
 
 @dataclass(slots=True, eq=False)
@@ -115,8 +113,8 @@ class Model:
     @property
     def dtype(self) -> torch.dtype:
         """The precision of degrees."""
-        found: torch.dtype = getattr(torch, self.config.dtype)
-        return found
+        dtype: torch.dtype = getattr(torch, self.config.dtype)
+        return dtype
 
     @property
     def best_epoch(self) -> int:
@@ -150,7 +148,7 @@ class Model:
     @property
     def truth(self) -> Tables:
         """Tables of what the facts state; what they do not state is false."""
-        return stated_model(self.world, self.grounding, self.dtype)
+        return stated_tables(self.world, self.grounding, self.dtype)
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -176,9 +174,7 @@ class Model:
             threshold: for the crisp semantics, the degree from which on a fact is true.
         """
         other = named(semantics) if isinstance(semantics, str) else semantics
-        return ask(
-            formula, self.tables, other or self.semantics, at=at, threshold=threshold
-        )  # fmt: skip
+        return ask(formula, self.tables, other or self.semantics, at=at, threshold=threshold)
 
     def satisfaction(self) -> Satisfaction:
         """The degrees of all axioms."""
@@ -206,6 +202,8 @@ class Model:
             trace: the name of the trace, or its number.
             fixed: predicates whose facts stay as they are; without, those that are given.
         """
+        from fotltn.analysis.explain.explanation import why
+
         cells = self.cells(axiom)
         cell = cells.find(binding, time, trace)
         return why(cells, cell, fixed=self.given if fixed is None else fixed)
@@ -229,21 +227,21 @@ class Model:
         """
         how = self.semantics.forall
         p = how.p if isinstance(how, PMean) and not self.semantics.boolean else 1.0
-        given = self.config.objective.axiom_weights
-        found, errors = [], {}
+        weights = self.config.objective.axiom_weights
+        by_axiom, errors = [], {}
         for axiom in self.theory.axioms:
             weight = axiom.weight
-            if axiom.name in given:
-                weight = given[axiom.name].at(len(self.history))
-            found.append(self.violations(axiom.name, top=top, threshold=threshold))
-            errors[axiom.name] = (weight, max(0.0, 1 - found[-1].value))
+            if axiom.name in weights:
+                weight = weights[axiom.name].at(len(self.history))
+            by_axiom.append(self.violations(axiom.name, top=top, threshold=threshold))
+            errors[axiom.name] = (weight, max(0.0, 1 - by_axiom[-1].value))
         largest = max((error for weight, error in errors.values() if weight), default=0.0)
         parts = {
             name: weight * _power(error / largest, p) if largest else 0.0
             for name, (weight, error) in errors.items()
         }
         total = sum(parts.values()) or 1.0
-        every = [Ranked(f.axiom, parts[f.axiom] / total * v.share, v) for f in found for v in f]
+        every = [Ranked(f.axiom, parts[f.axiom] / total * v.share, v) for f in by_axiom for v in f]
         return tuple(sorted(every, key=lambda one: (not one.violation.violated, -one.share))[:top])
 
     def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
@@ -312,7 +310,7 @@ class Model:
             )
         tensors, domain = pack_world(self.world)
         tensors |= {f"weights/{n}": t for n, t in self.grounding.state_dict().items()}
-        found = self.metrics()
+        metrics = self.metrics()
         training = {
             "reason": self.reason,
             "best_epoch": self.best_epoch,
@@ -328,7 +326,7 @@ class Model:
                 "project.toml": _HEAD + show_config(self.config),
                 "theory.fot": show_theory(self.world.source),
                 "domain.json": domain,
-                "metrics.json": {} if found is None else found.as_dict(),
+                "metrics.json": {} if metrics is None else metrics.as_dict(),
                 "training.json": training,
             },
             kind=KIND,
@@ -339,7 +337,7 @@ def _power(base: float, p: float) -> float:
     return float(base == 1) if math.isinf(p) else base**p
 
 
-def model_of(built: Built, outcome: Outcome | None = None) -> Model:
+def model_of(built: Built, outcome: FitResult | None = None) -> Model:
     """The model that training gave, or that there is before training."""
     model = Model(built.config, built.world, built.task.grounding, built.semantics)
     if outcome is not None:

@@ -111,8 +111,7 @@ def load_project(
     built = build(config)
     world = built.world
     warnings = (world.theory.warnings, world.facts.warnings)
-    tables = replace(model_of(built).truth, inputs=world.features)
-    return Evidence(world.theory, tables, world.parts, *warnings)
+    return Evidence(world.theory, model_of(built).truth, world.parts, *warnings)
 
 
 def of_facts(
@@ -135,11 +134,10 @@ def of_facts(
     """
     checked = check(load_theory(theory))
     sorts = [(_sort(name, checked.signature), name) for name in presence]
-    found = read_facts(facts, checked.signature, horizon=horizon)
-    names = {sort: tuple(n for own, n in sorts if own == sort) for sort, _ in sorts}
-    found = replace(found, present=names)
-    tables = interpretation(found, checked.signature, sparse=True)
-    return Evidence(checked, tables, {}, checked.warnings, found.warnings)
+    read = read_facts(facts, checked.signature, horizon=horizon)
+    names = {sort: tuple(n for of_sort, n in sorts if of_sort == sort) for sort, _ in sorts}
+    tables = interpretation(replace(read, present=names), checked.signature, sparse=True)
+    return Evidence(checked, tables, {}, checked.warnings, read.warnings)
 
 
 def _sort(name: str, signature: Signature) -> str:
@@ -155,8 +153,8 @@ def _sort(name: str, signature: Signature) -> str:
 
 def _rule(text: str, signature: Signature) -> CheckedAxiom:
     source = parse_formula(text, source="--formula")
-    found = check_formula(source, signature)
-    if found.free:
-        names = listing([axis.name for axis in found.free])
+    checked = check_formula(source, signature)
+    if checked.free:
+        names = listing([axis.name for axis in checked.free])
         raise DataError(f"a rule has no free variables, but '{text}' has {names}; bind them")
-    return CheckedAxiom(text, found.formula, 1.0, source)
+    return CheckedAxiom(text, checked.formula, 1.0, source)

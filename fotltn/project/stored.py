@@ -1,32 +1,60 @@
-"""What a project is about, as tensors and plain data that a folder can hold."""
+"""What a project is about, as tensors and plain data that a folder can hold, and back.
+
+Whoever wrote a model may have written anything, so every part is checked before any is used. What
+does not fit is a `ValueError` that says what; `load_model` says of which model.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from fotltn.project.world import World
-from fotltn.semantics.sparse import SparseTable
+from fotltn.errors import shown
+from fotltn.grounding.dense import MAX_CELLS
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.features import Features
+from fotltn.grounding.labels import Labels
+from fotltn.learn.fit import Epoch
+from fotltn.learn.store import below, package_version
+from fotltn.logic.core import REAL
+from fotltn.logic.signature import Signature
+from fotltn.networks.grounding import table_shape
+from fotltn.project.config import Config
+from fotltn.project.world import World, checked, device_of, to_device
+from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.syntax.theory import Theory
 
 #: Of what a model's folder holds; it is raised whenever that changes.
 LAYOUT = 1
+
+#: Layers and embeddings wider than this must be in the weights before memory is taken for them.
+_WIDE = 2**12
+_EPOCH = "an epoch of its history is another thing"
 
 
 def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors by name, and the names that go with them."""
     tensors: dict[str, Tensor] = {}
     shapes: dict[str, Any] = {}
-    for name, table in world.given.predicates.items():
+    for name, table in world.fixed.predicates.items():
         if isinstance(table, SparseTable):
             tensors |= {f"given/{name}/index": table.index, f"given/{name}/value": table.value}
             shapes[name] = [list(table.shape), table.default]
         else:
             tensors[f"given/{name}/table"] = table
-    tensors |= {f"functions/{n}": t for n, t in world.given.functions.items()}
-    tensors |= {f"relations/{n}": t for n, t in world.given.relations.items()}
-    tensors |= {f"features/{n}": f.values for n, f in world.features.items()}
-    tensors |= {f"present/{n}": mask for n, mask in world.given.present.items()}
+    tensors |= {f"functions/{n}": t for n, t in world.fixed.functions.items()}
+    tensors |= {f"relations/{n}": t for n, t in world.fixed.relations.items()}
+    tensors |= {f"features/{n}": f.values for n, f in world.fixed.inputs.items()}
+    tensors |= {f"present/{n}": mask for n, mask in world.fixed.present.items()}
     for kind, labels in (("stated", world.stated), ("train", world.labels), ("test", world.test)):
         if labels is not None:
             tensors |= {f"{kind}/{n}/index": t for n, t in labels.index.items()}
@@ -38,7 +66,292 @@ def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "entities": {s: list(n) for s, n in world.facts.entities.items()},
         "local": {s: [list(t) for t in n] for s, n in world.facts.local.items()},
         "tables": shapes,
-        "features": {s: list(f.names) for s, f in world.features.items()},
+        "features": {s: list(f.names) for s, f in world.fixed.inputs.items()},
         "test": world.test is not None,
     }
     return tensors, domain
+
+
+def fingerprint(world: World) -> str:
+    """The SHA-256 of the data: names, given tables, features and labels, those for testing too.
+
+    Models with the same fingerprint were trained and tested on the same data.
+    """
+    tensors, domain = pack_world(world)
+    digest = hashlib.sha256(json.dumps(domain, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(plain.dtype), list(plain.shape)]).encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """The versions of what computes here."""
+    return {
+        "fotltn": package_version(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": metadata.version("numpy"),
+    }
+
+
+# --- back from a folder -----------------------------------------------------------------------
+
+
+def unpack_world(
+    tensors: Mapping[str, Tensor], domain: Any, source: Theory, config: Config
+) -> World:
+    """The world that was packed.
+
+    Raises:
+        FotError: the theory or a table of facts is wrong.
+        ValueError: something is missing, is another thing, or does not fit the rest.
+    """
+    theory = checked(source, config)
+    _expect(isinstance(domain, dict), "domain.json is no object")
+    _expect(
+        type(domain.get("layout")) is int and domain["layout"] == LAYOUT,
+        f"it has the layout {shown(domain.get('layout'))}; this fotltn reads {LAYOUT}",
+    )
+    facts = _facts(domain, theory.signature)
+    stored = _Stored(tensors, domain, facts, theory.signature, getattr(torch, config.dtype))
+    device = device_of(config)
+    kinds = ("stated", "train", *(["test"] if _typed(domain, "test", bool) else []))
+    labels = {kind: to_device(stored.labels(kind), device) for kind in kinds}
+    return World(
+        source, theory, facts, stored.fixed().to(device), labels["stated"], labels["train"],
+        labels.get("test"),
+    )  # fmt: skip
+
+
+def unpack_history(past: Any) -> tuple[Epoch, ...]:
+    """The epochs of training.
+
+    Raises:
+        ValueError: one of them is another thing.
+    """
+    epochs = []
+    for entry in _typed(past, "history", list):
+        _expect(isinstance(entry, dict) and set(entry) == set(Epoch.__annotations__), _EPOCH)
+        numbers = [entry[n] for n in ("loss", "facts", "watched")]
+        numbers += [] if entry["axioms"] is None else [entry["axioms"]]
+        _expect(type(entry["number"]) is int and type(entry["best"]) is bool, _EPOCH)
+        epochs.append(Epoch(**{**entry, "values": numbers_by_name(entry["values"], _EPOCH)}))
+        _expect(all(map(_is_number, numbers)), _EPOCH)
+    return tuple(epochs)
+
+
+def numbers_by_name(value: Any, what: str) -> dict[str, float]:
+    """A mapping to numbers.
+
+    Raises:
+        ValueError: it is another thing.
+    """
+    _expect(isinstance(value, dict) and all(map(_is_number, value.values())), what)
+    return dict(value)
+
+
+def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
+    """See that settings ask for no layers that the weights do not have, before these are made.
+
+    Raises:
+        ValueError: they do.
+    """
+    there = {size for t in weights.values() if t.numel() for size in t.shape}
+    widths = [i.embedding for i in config.inputs.values()]
+    widths += [size for p in config.predicates.values() for size in p.hidden]
+    widths += [size for g in config.groups for size in g.hidden]
+    for size in widths:
+        _expect(size <= _WIDE or size in there, f"the weights have no layer of {size:,}")
+
+
+def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
+    """The names of traces and entities."""
+    traces = _names(domain.get("traces"), "traces")
+    lengths = _typed(domain, "lengths", list)
+    _expect(
+        len(lengths) == len(traces) > 0
+        and all(type(n) is int and n > 0 for n in lengths)
+        and len(traces) * max(lengths) <= MAX_CELLS,
+        f"the lengths of {len(traces)} traces are {shown(lengths)}",
+    )
+    entities = _typed(domain, "entities", dict)
+    local = _typed(domain, "local", dict)
+    _expect(
+        {*entities, *local} == set(signature.sorts) and not {*entities} & {*local},
+        "its entities are not of the sorts of its theory",
+    )
+    for sort, names in local.items():
+        right = isinstance(names, list) and len(names) == len(traces)
+        _expect(right, f"the entities of '{sort}' are not listed for each trace")
+    return Facts(
+        traces,
+        {s: _names(n, f"the entities of '{s}'") for s, n in entities.items()},
+        {},
+        tuple(lengths),
+        local={s: tuple(_names(t, f"the entities of '{s}'") for t in n) for s, n in local.items()},
+    )
+
+
+class _Stored:
+    """The tensors of a folder, each checked against the names and the theory."""
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        domain: Mapping[str, Any],
+        facts: Facts,
+        signature: Signature,
+        dtype: torch.dtype,
+    ) -> None:
+        self.tensors, self.domain, self.local = tensors, domain, frozenset(facts.local)
+        self.signature, self.dtype = signature, dtype
+        self.frame = Tables(
+            facts.sizes(), torch.tensor(facts.lengths), max(facts.lengths), {},
+            constants={s: {n: i for i, n in enumerate(e)} for s, e in facts.entities.items()},
+            signature=signature, names=facts.names, single=facts.traces == ("",),
+        )  # fmt: skip
+
+    def fixed(self) -> Tables:
+        """The tables of what is not computed."""
+        return replace(
+            self.frame, predicates=self._predicates(), functions=self._functions(),
+            relations=self._relations(), inputs=self._features(), present=self._present(),
+        )  # fmt: skip
+
+    def labels(self, kind: str) -> Labels:
+        """The labels of a kind, in the order of declarations, which is that of the packed ones."""
+        tensors, known = below(self.tensors, f"{kind}/"), self.signature.predicates
+        names = [n for n in known if f"{n}/index" in tensors]
+        keys = {f"{n}/{part}" for n in names for part in ("index", "truth")}
+        _expect(set(tensors) == keys, f"the labels ({kind}) are not of predicates of its theory")
+        for name in names:
+            what, shape = f"the labels ({kind}) of '{name}'", table_shape(self.frame, known[name])
+            truth, index = tensors[f"{name}/truth"], tensors[f"{name}/index"]
+            count = truth.shape[0] if truth.dim() == 1 else -1
+            _degrees(what, _table(what, truth, (count,), self.dtype))
+            _table(what, index, (len(shape), count), torch.int64)
+            limits = torch.tensor(shape).unsqueeze(-1)
+            _expect(bool(((index >= 0) & (index < limits)).all()), f"{what} are outside its table")
+        return Labels(
+            {n: tensors[f"{n}/index"] for n in names},
+            {n: tensors[f"{n}/truth"] for n in names},
+            {n: known[n].sorts for n in names},
+            self.local,
+        )
+
+    def _predicates(self) -> dict[str, Tensor | SparseTable]:
+        tables: dict[str, Tensor | SparseTable] = {}
+        tensors, known = below(self.tensors, "given/"), self.signature.predicates
+        for name, entry in _typed(self.domain, "tables", dict).items():
+            _expect(
+                name in known and isinstance(entry, list) and len(entry) == 2
+                and entry[0] == list(table_shape(self.frame, known[name])) and _is_number(entry[1]),
+                f"the table of '{name}' is not that of its facts",
+            )  # fmt: skip
+            value = tensors.get(f"{name}/value", torch.empty(()))
+            count = value.shape[0] if value.dim() == 1 else -1
+            index = tensors.get(f"{name}/index", torch.empty(()))
+            integers = index.dtype if index.dtype == torch.int32 else torch.int64
+            tables[name] = sparse_table(
+                _table(f"the index of '{name}'", index, (len(entry[0]), count), integers),
+                _table(f"the facts of '{name}'", value, (count,), self.dtype),
+                entry[0],
+                default=entry[1],
+            )
+        for key, table in tensors.items():
+            name, _, kind = key.rpartition("/")
+            _expect(name in known, f"'{name}' is no predicate of its theory")
+            if kind == "table":
+                what, shape = f"the table of '{name}'", table_shape(self.frame, known[name])
+                tables[name] = _degrees(what, _table(what, table, shape, self.dtype))
+        return tables
+
+    def _functions(self) -> dict[str, Tensor]:
+        tensors, known = below(self.tensors, "functions/"), self.signature.functions
+        _expect(set(tensors) == set(known), "its functions are not those of its theory")
+        for name, decl in known.items():
+            what, is_number = f"the function '{name}'", decl.result == REAL
+            kind = self.dtype if is_number else torch.int64
+            table = _table(what, tensors[name], table_shape(self.frame, decl), kind)
+            if not is_number:
+                self._check_entities(what, table, decl.result)
+        return tensors
+
+    def _relations(self) -> dict[str, Tensor]:
+        tensors, known = below(self.tensors, "relations/"), self.signature.relations
+        _expect(set(tensors) == set(known), "its relations are not those of its theory")
+        for name, decl in known.items():
+            what = f"the relation '{name}'"
+            count = tensors[name].shape[0] if tensors[name].dim() else -1
+            table = _table(what, tensors[name], (count, len(decl.sorts)), torch.int64)
+            for place, sort in enumerate(decl.sorts):
+                self._check_entities(what, table[:, place], sort)
+        return tensors
+
+    def _features(self) -> dict[str, Features]:
+        features = {}
+        for sort, value in _typed(self.domain, "features", dict).items():
+            what = f"the features of '{sort}'"
+            names, table = _names(value, what), self.tensors.get(f"features/{sort}")
+            batch, size, horizon = self._moments(sort)
+            static = table is not None and table.dim() == 4 and table.shape[2] == 1
+            shape = (batch, size, 1 if static else horizon, len(names))
+            features[sort] = Features(names, _table(what, table, shape, self.dtype))
+        return features
+
+    def _present(self) -> dict[str, Tensor]:
+        masks = below(self.tensors, "present/")
+        for sort, mask in masks.items():
+            _table(f"where '{sort}' is present", mask, self._moments(sort), torch.bool)
+        return masks
+
+    def _moments(self, sort: str) -> tuple[int, int, int]:
+        """The shape (trace, entity, time) of a sort."""
+        _expect(sort in self.frame.sizes, f"'{sort}' is no sort of its theory")
+        return self.frame.batch, self.frame.sizes[sort], self.frame.horizon
+
+    def _check_entities(self, what: str, numbers: Tensor, sort: str) -> None:
+        last = max(1, self.frame.sizes[sort]) - 1
+        right = not numbers.numel() or (int(numbers.min()) >= 0 and int(numbers.max()) <= last)
+        _expect(right, f"{what} names an entity that there is not")
+
+
+def _table(what: str, table: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor of that shape and type, all of whose numbers are finite."""
+    if table is None:
+        raise ValueError(f"{what} is missing")
+    _expect(
+        tuple(table.shape) == tuple(shape) and table.dtype == dtype,
+        f"{what} has the shape {tuple(table.shape)} and the type {table.dtype}; "
+        f"expected {tuple(shape)} and {dtype}",
+    )
+    _expect(bool(table.isfinite().all()), f"{what} has numbers that are not finite")
+    return table
+
+
+def _degrees(what: str, table: Tensor) -> Tensor:
+    _expect(bool(((table >= 0) & (table <= 1)).all()), f"{what} has degrees outside [0, 1]")
+    return table
+
+
+def _names(value: Any, what: str) -> tuple[str, ...]:
+    right = isinstance(value, list) and all(isinstance(n, str) for n in value)
+    _expect(right and len(set(value)) == len(value), f"{what} are no list of distinct names")
+    return tuple(value)
+
+
+def _typed(value: Any, key: str, kind: type) -> Any:
+    right = isinstance(value, dict) and isinstance(value.get(key), kind)
+    _expect(right, f"'{key}' is missing, or another thing than a {kind.__name__}")
+    return value[key]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _expect(right: bool, what: str) -> None:
+    if not right:
+        raise ValueError(what)

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing, shown
 from fotltn.files import read_file
+from fotltn.learn.schedule import Schedule, schedule
 
 #: The most bytes of a file of settings.
 MAX_BYTES = 2**24
 
 _PART = r"""(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_HEADER = re.compile(rf"\s*(?P<whole>(?P<open>\[\[?)\s*(?P<path>{_DOTTED})\s*\]\]?)")
+_HEADER = re.compile(rf"\s*(?P<header>(?P<open>\[\[?)\s*(?P<path>{_DOTTED})\s*\]\]?)")
 _KEY = re.compile(rf"\s*(?P<path>{_DOTTED})\s*=")
 _NUMBERED = re.compile(r"\[\d+\]$")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 
+R = TypeVar("R")
+T = TypeVar("T")
+Places = dict[tuple[str, ...], Span]
 
-class Table:
+
+class Range(NamedTuple):
+    """The least and the greatest that a number may be."""
+
+    low: float = 0
+    high: float = math.inf
+
+
+class Settings:
     """A table of settings; every key must be taken, so that none is ignored in silence.
 
     Its path is what errors call it; the third table of an array is `name[3]`. Settings of a file
@@ -42,9 +57,8 @@ class Table:
     def error(self, key: str | None, message: str, hint: str | None = None) -> DataError:
         """An error about a key, or about the table."""
         path = self.path if key is None else (*self.path, key)
-        name = ".".join(path)
-        whole = f"{name}: {message}" if name else message
-        return DataError(Diagnostic(whole, place_of(self.places, path), hint))
+        text = f"{'.'.join(path)}: {message}" if path else message
+        return DataError(Diagnostic(text, place_of(self.places, path), hint))
 
     def has(self, key: str) -> bool:
         """Whether a key is there."""
@@ -89,12 +103,12 @@ class Table:
             raise self.error(key, f"expected a number {_range(low, high)}, not {shown(value)}")
         return math.inf if value > 1e300 else float(value)
 
-    def whole(self, key: str, default: int, *, low: int = 0, high: int = 2**63 - 1) -> int:
+    def integer(self, key: str, default: int, *, low: float = 0, high: float = math.inf) -> int:
         """A whole number in a range, or the default."""
         value = self.take(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(key, f"expected a whole number, not {shown(value)}")
-        if not low <= value <= high:
+        if not low <= value <= min(high, 2**63 - 1):
             raise self.error(
                 key, f"expected a whole number {_range(low, high)}, not {shown(value)}"
             )
@@ -116,30 +130,41 @@ class Table:
             raise self.error(key, f"expected a list of texts, not {shown(value)}")
         return tuple(value)
 
-    def wholes(self, key: str, default: Iterable[int]) -> tuple[int, ...]:
+    def integers(self, key: str, default: Iterable[int] = ()) -> tuple[int, ...]:
         """A list of whole numbers from 1."""
         value = self.take(key, list(default))
-        whole = isinstance(value, list) and all(
+        if not isinstance(value, list) or not all(
             isinstance(v, int) and not isinstance(v, bool) and 0 < v < 2**31 for v in value
-        )
-        if not whole:
+        ):
             raise self.error(key, f"expected a list of whole numbers from 1, not {shown(value)}")
         return tuple(value)
 
-    def table(self, key: str) -> Table:
+    def schedule(self, key: str, default: Schedule | None = None, *, low: float = 0.0) -> Schedule:
+        """A number that follows the epochs."""
+        try:
+            return schedule(self.take(key, default), key, low=low)
+        except DataError as error:
+            raise self.error(key, error.diagnostics[0].message) from None
+
+    def table(self, key: str) -> Settings:
         """A table below this one, empty if it is not there."""
         value = self.take(key, {})
         if not isinstance(value, dict):
             raise self.error(key, f"expected a table, not {shown(value)}")
-        return Table(value, (*self.path, key), self.source, self.places)
+        return Settings(value, (*self.path, key), self.source, self.places)
 
-    def tables(self, key: str) -> list[Table]:
+    def by_name(self, key: str, read: Callable[[Settings, str], T]) -> dict[str, T]:
+        """What each key of a table below this one says."""
+        table = self.table(key)
+        return {name: read(table, name) for name in table.values}
+
+    def tables(self, key: str) -> list[Settings]:
         """A list of tables."""
         value = self.take(key, [])
         if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
             raise self.error(key, f"expected tables, each as [[{'.'.join((*self.path, key))}]]")
         return [
-            Table(v, (*self.path, f"{key}[{n}]"), self.source, self.places)
+            Settings(v, (*self.path, f"{key}[{n}]"), self.source, self.places)
             for n, v in enumerate(value, 1)
         ]
 
@@ -152,8 +177,69 @@ class Table:
                 place = place_of(self.places, path)
                 raise DataError(Diagnostic(f"unknown key '{'.'.join(path)}'", place, hint))
 
+    # --- dataclasses ------------------------------------------------------------------------------
 
-Places = dict[tuple[str, ...], Span]
+    def record(
+        self,
+        kind: Callable[..., R],
+        usual: R | None = None,
+        *,
+        only: Iterable[str] = (),
+        **rules: Any,
+    ) -> R:
+        """A dataclass, whose fields are the keys of this table; there are no others.
+
+        Args:
+            kind: the dataclass.
+            usual: has the values of keys that are left out; else these are the fields' defaults.
+            only: the fields that are keys; without it, all.
+            rules: for a key, its `Range`, its words, or what reads a table of its. Other numbers
+                are from 0 on.
+
+        Raises:
+            DataError: a key is missing, unknown or wrong, or they do not fit together.
+        """
+        types, values = get_type_hints(kind), {}
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            default = None if field.default is dataclasses.MISSING else field.default
+            default = default if usual is None else getattr(usual, field.name)
+            if only and field.name not in only:
+                values[field.name] = default
+            else:
+                rule = rules.get(field.name)
+                values[field.name] = self._read(field.name, types[field.name], default, rule)
+        self.finish()
+        try:
+            return kind(**values)
+        except DataError as error:
+            first = error.diagnostics[0]
+            raise self.error(None, first.message, first.hint) from None
+
+    def _read(self, key: str, kind: Any, default: Any, rule: Any) -> Any:
+        """The value of a key, by the type of its field; "" and 0 stand for None if it may be."""
+        if NoneType in get_args(kind):
+            if not self.has(key):
+                return self.take(key, default)
+            value = self._read(key, get_args(kind)[0], None, rule)
+            return (value or None) if isinstance(value, str | int) else value
+        if callable(rule):
+            return rule(self, key)
+        if get_origin(kind) is Literal:
+            return self.choice(key, get_args(kind), default)
+        low, high = rule if isinstance(rule, Range) else Range()
+        readers: dict[Any, Callable[[], Any]] = {
+            bool: lambda: self.flag(key, default),
+            int: lambda: self.integer(key, default, low=low, high=high),
+            float: lambda: self.number(key, default, low=low, high=high),
+            str: lambda: self.choice(key, rule, default) if rule else self.text(key, default),
+            tuple[str, ...]: lambda: self.texts(key, default or ()),
+            tuple[int, ...]: lambda: self.integers(key, default or ()),
+            Schedule: lambda: self.schedule(key, default, low=low),
+            Mapping[str, Schedule]: lambda: self.by_name(key, partial(Settings.schedule, low=low)),
+            Mapping[str, tuple[str, ...]]: lambda: self.by_name(key, Settings.texts),
+            Mapping[str, Any]: lambda: dict(self.table(key).values),
+        }
+        return readers[kind]()
 
 
 def place_of(places: Places, path: tuple[str, ...]) -> Span | None:
@@ -167,7 +253,7 @@ def place_of(places: Places, path: tuple[str, ...]) -> Span | None:
     return None
 
 
-def read_toml(path: Path) -> Table:
+def read_toml(path: Path) -> Settings:
     """Read a TOML file.
 
     Raises:
@@ -182,7 +268,7 @@ def read_toml(path: Path) -> Table:
     return parse_toml(text, str(path))
 
 
-def parse_toml(text: str, name: str) -> Table:
+def parse_toml(text: str, name: str) -> Settings:
     """Read TOML from text; `name` is what errors call it."""
     source = Source(name, text)
     try:
@@ -190,25 +276,24 @@ def parse_toml(text: str, name: str) -> Table:
     except RecursionError:
         raise DataError(f"cannot read '{name}': its values are nested too deeply") from None
     except ValueError as error:  # also of numbers with too many digits
-        found = _POSITION.search(str(error))
         message = _POSITION.sub("", str(error)).strip().removesuffix("(at end of document)")
         begin = len(text)
-        if found:
-            line, column = int(found[1]), int(found[2])
+        if position := _POSITION.search(str(error)):
+            line, column = map(int, position.groups())
             begin = sum(len(part) + 1 for part in text.split("\n")[: line - 1]) + column - 1
         begin = min(begin, max(0, len(text) - 1))
         span = Span(source, begin, begin + 1)
         raise DataError(Diagnostic(f"not TOML: {message.strip()}", span)) from None
-    return Table(values, (), source, places_of(source))
+    return Settings(values, (), source, places_of(source))
 
 
-def table_of(settings: Mapping[str, Any]) -> Table:
+def table_of(settings: Mapping[str, Any]) -> Settings:
     """Settings that Python gives: those without a value (None) are left out, tuples are lists.
 
     Raises:
         DataError: a value is none that a file could have.
     """
-    return Table(_as_in_toml(settings, ()), (), Source("", ""), {})
+    return Settings(_as_in_toml(settings, ()), (), Source("", ""), {})
 
 
 def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
@@ -229,7 +314,7 @@ def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
 
 def places_of(source: Source) -> Places:
     """Where each key and table header stands."""
-    found: Places = {}
+    places: Places = {}
     counts: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     offset = 0
@@ -237,14 +322,14 @@ def places_of(source: Source) -> Places:
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
             table = _resolved(_parts(header["path"]), counts, new=header["open"] == "[[")
-            begin, end = header.span("whole")
-            found.setdefault(table, Span(source, offset + begin, offset + end))
+            begin, end = header.span("header")
+            places.setdefault(table, Span(source, offset + begin, offset + end))
         elif key:
             begin, end = key.span("path")
             name = (*table, *_parts(key["path"]))
-            found.setdefault(name, Span(source, offset + begin, offset + end))
+            places.setdefault(name, Span(source, offset + begin, offset + end))
         offset += len(line) + 1
-    return found
+    return places
 
 
 def _parts(path: str) -> list[str]:
@@ -257,17 +342,15 @@ def _resolved(
     """The path of a header, with the numbers of the tables of arrays that it lies in."""
     path: tuple[str, ...] = ()
     for place, part in enumerate(parts):
-        own = (*path, part)
+        plain = (*path, part)
         if new and place == len(parts) - 1:
-            counts[own] = counts.get(own, 0) + 1
-        path = (*path, f"{part}[{counts[own]}]") if own in counts else own
+            counts[plain] = counts.get(plain, 0) + 1
+        path = (*path, f"{part}[{counts[plain]}]") if plain in counts else plain
     return path
 
 
 def _range(low: float, high: float) -> str:
-    if high == math.inf or high == 2**63 - 1:
-        return f"from {low:g}"
-    return f"from {low:g} to {high:g}"
+    return f"from {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
 
 
 # --- writing ----------------------------------------------------------------------------------

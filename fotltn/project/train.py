@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 
 from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError, LimitError
-from fotltn.learn.checkpoints import Reserved, reserve
-from fotltn.learn.fit import Epoch, fit, forget_checkpoints
+from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
+from fotltn.learn.fit import Epoch, fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
 from fotltn.project.build import Built, build
@@ -85,13 +85,13 @@ def train_and_save(
     checkpoints = target.with_name(f"{target.name}.checkpoints")
     with reserve(checkpoints) as place:
         if fresh:
-            forget_checkpoints(checkpoints)
+            clear_checkpoints(checkpoints)
         with interrupts() as asked:
             model = train(
                 config, checkpoints=place, on_start=on_start, on_epoch=on_epoch, stop=asked
             )
         model.save(target)
-        forget_checkpoints(checkpoints)
+        clear_checkpoints(checkpoints)
     with contextlib.suppress(OSError):
         checkpoints.rmdir()
     return model

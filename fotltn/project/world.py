@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import ParseError, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, ParseError, Severity, did_you_mean, listing
 from fotltn.grounding.dense import interpretation
-from fotltn.grounding.facts import Facts
-from fotltn.grounding.features import Features
+from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.groups import of_traces, read_groups
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
 from fotltn.grounding.wide import Wide, read_wide
+from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
-from fotltn.project.config import Config, WideConfig
-from fotltn.project.data import argument
-from fotltn.project.padding import unguarded
+from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.project.config import Config, WideConfig, argument
 from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
+
+_DENSE = 2**24  # cells of a table that is laid out, however few facts it has
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +42,8 @@ class World:
         source: the theory as it is written, with what it includes.
         theory: the theory, checked.
         facts: names of traces and entities, and all facts.
-        features: by sort.
-        given: tables of the predicates that are not computed, on the machine that computes.
+        fixed: tables of the predicates that are not computed, on the machine that computes; its
+            inputs are the features of each sort.
         stated: all facts of computed predicates, as they are stated.
         labels: those for training, with the noise that was asked for.
         test: those for testing; None if there are none.
@@ -51,8 +54,7 @@ class World:
     source: Theory
     theory: CheckedTheory
     facts: Facts
-    features: Mapping[str, Features]
-    given: Tables
+    fixed: Tables
     stated: Labels
     labels: Labels
     test: Labels | None
@@ -61,7 +63,7 @@ class World:
 
 
 #: A predicate that Python computes: a network, or a function of given tables and features.
-Own = nn.Module | Callable[[Tables, Mapping[str, Tensor]], Tensor]
+PythonPredicate = nn.Module | Callable[[Tables, Mapping[str, Tensor]], Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +82,7 @@ class InMemory:
     facts: tuple[Source, ...] = ()
     wide: tuple[Wide, ...] = ()
     test: tuple[Source, ...] = ()
-    modules: Mapping[str, Own] = field(default_factory=dict)
+    modules: Mapping[str, PythonPredicate] = field(default_factory=dict)
 
 
 NOTHING = InMemory()
@@ -101,35 +103,35 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     data = config.data
     dtype, device = getattr(torch, config.dtype), device_of(config)
     tables = [*(_wide(config, w) for w in data.wide), *more.wide]
-    long: list[Source] = [*(config.table(f) for f in data.facts), *more.facts]
+    long: list[Source] = [*map(config.table, data.facts), *more.facts]
     if not long and not tables:
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
-    tested: list[Source] = [*(config.table(f) for f in data.test), *more.test]
+    tested: list[Source] = [*map(config.table, data.test), *more.test]
     facts, features = read_wide(
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
         on_conflict=data.on_conflict, dtype=dtype,
     )  # fmt: skip
-    known = [n for n in computed(config, signature) if n in facts.rows]
-    every = labels(facts, signature, known, dtype=dtype)
+    made = computed(config, signature)
+    every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
     parts = _parts(config, facts)
     train, watched, test = every, None, None
     if tested:
         train, test = _by_files(config, every, facts, (tables, long, tested), signature)
     elif parts:
-        train = of_traces(every, parts["train"])
-        watched = of_traces(every, parts["validation"]) if "validation" in parts else None
-        test = of_traces(every, parts["test"]) if "test" in parts else None
+        of_part = {part: of_traces(every, traces) for part, traces in parts.items()}
+        train, watched, test = of_part["train"], of_part.get("validation"), of_part.get("test")
     if data.train < 1.0:
-        train, rest = split(train, data.train, by=data.by, seed=data.seed, sort=data.sort)  # type: ignore[arg-type]
+        train, rest = split(train, data.train, by=data.by, seed=data.seed, sort=data.sort)
         test = test if parts else rest
     if data.flip:
         train, _ = flip(train, data.flip, data.seed)
     facts = replace(facts, warnings=(*facts.warnings, *config.strays(), *unguarded(theory, facts)))
-    truth = interpretation(facts, signature, dtype=dtype, sparse=True)
-    made = set(computed(config, signature))
-    given = replace(truth, predicates={n: t for n, t in truth.predicates.items() if n not in made})
+    # Tables are made of what is not computed alone.
+    others = {n: decl for n, decl in signature.predicates.items() if n not in made}
+    fixed = interpretation(facts, replace(signature, predicates=others), dtype=dtype, sparse=True)
+    fixed = replace(fixed, signature=signature, inputs=features)
     return World(
-        source, theory, facts, features, given.to(device), to_device(every, device),
+        source, theory, facts, fixed.to(device), to_device(every, device),
         to_device(train, device), None if test is None else to_device(test, device),
         None if watched is None else to_device(watched, device), parts,
     )  # fmt: skip
@@ -162,12 +164,12 @@ def _names_in(formula: f.Formula) -> set[str]:
 
 def _parts(config: Config, facts: Facts) -> dict[str, tuple[int, ...]]:
     """The traces to learn from, to watch and to test on, if a table says which these are."""
-    given = config.data.split
-    if given is None:
+    split = config.data.split
+    if split is None:
         return {}
-    file = config.table(given.file)
+    file = config.table(split.file)
     return read_groups(
-        file, trace=given.trace, column=given.column, words=given.words, traces=facts.traces
+        file, trace=split.trace, column=split.column, words=split.words, traces=facts.traces
     )
 
 
@@ -178,12 +180,12 @@ def computed(config: Config, signature: Signature) -> tuple[str, ...]:
     return tuple(n for n in signature.predicates if n in named)
 
 
-def _wide(config: Config, given: WideConfig) -> Wide:
-    arguments = {c: [argument(a) for a in names] for c, names in given.arguments.items()}
-    measures = {name: measured.measure() for name, measured in given.measures.items()}
+def _wide(config: Config, wide: WideConfig) -> Wide:
+    arguments = {column: [*map(argument, names)] for column, names in wide.arguments.items()}
+    measures = {name: measured.measure() for name, measured in wide.measures.items()}
     return Wide(
-        config.table(given.file), given.sort, argument(given.entity), given.time, given.trace,
-        given.predicates, arguments, given.features, given.categories, given.presence, measures,
+        config.table(wide.file), wide.sort, argument(wide.entity), wide.time, wide.trace,
+        wide.predicates, arguments, wide.features, wide.categories, wide.presence, measures,
     )  # fmt: skip
 
 
@@ -220,12 +222,12 @@ def _by_files(
     data = config.data
 
     def keys(sources: list[Source], wide: list[Wide]) -> dict[str, set[tuple[object, ...]]]:
-        own, _ = read_wide(
+        alone, _ = read_wide(
             wide, signature, facts=sources, horizon=data.horizon, local=data.local,
             on_conflict=data.on_conflict,
         )  # fmt: skip
-        found = labels(own, signature, [n for n in every.index if n in own.rows])
-        return {n: set(_named(index, every.sorts[n], own)) for n, index in found.index.items()}
+        index = labels(alone, signature, [n for n in every.index if n in alone.rows]).index
+        return {n: set(_named(cells, every.sorts[n], alone)) for n, cells in index.items()}
 
     training, testing = keys(long, tables), keys(tested, [])
     masks = {}
@@ -248,6 +250,130 @@ def _named(index: Tensor, sorts: Sequence[str], names: Facts) -> list[tuple[obje
         (names.traces[trace], *map(names.name, sorts, [trace] * len(sorts), args), time)
         for trace, *args, time in index.T.tolist()
     ]
+
+
+def unguarded(theory: CheckedTheory, facts: Facts) -> tuple[Diagnostic, ...]:
+    """A warning for each local sort whose empty places count in axioms.
+
+    A trace with fewer entities than another has empty places, where every given fact is false. A
+    quantifier counts them, unless it has a guard that speaks of its variable.
+    """
+    warnings = []
+    for sort, names in facts.local.items():
+        counts = set(map(len, names))
+        axioms = [a.name for a in theory.axioms if any(_open(a.formula, sort))]
+        if len(counts) < 2 or not axioms:
+            continue
+        text = (
+            f"{listing(axioms, 20)}: a quantifier over '{sort}' also counts empty places, since "
+            f"traces have {min(counts)} to {max(counts)} of these"
+        )
+        hint = "add a guard that is true of those that exist: forall x where Present(x). …"
+        warnings.append(Diagnostic(text, hint=hint, severity=Severity.WARNING))
+    return tuple(warnings)
+
+
+def _open(formula: c.Formula, sort: str) -> Iterator[c.Axis]:
+    """The axes of a sort that no guard speaks of."""
+    for node in postorder(formula):
+        if not isinstance(node, c.Quantifier):
+            continue
+        guard = () if node.guard is None else postorder(node.guard)
+        seen = {n.axis for n in guard if isinstance(n, c.Variable)}
+        yield from (axis for axis in node.axes if axis.sort == sort and axis not in seen)
+
+
+# --- what is stated ----------------------------------------------------------------------------
+
+
+def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tables:
+    """Tables of what the facts state; what they do not state is false.
+
+    A predicate that is defined by a formula, and of which no fact is stated, is what its formula
+    says of the others.
+    """
+    index, truth, device = world.stated.index, world.stated.truth, world.fixed.lengths.device
+    tables: dict[str, Tensor | SparseTable] = {}
+    for name in (*grounding.learned, *(n for n in grounding.definitions if n in index)):
+        shape = table_shape(world.fixed, world.theory.signature.predicates[name])
+        if name not in index:
+            nowhere = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
+            tables[name] = SparseTable(nowhere, torch.zeros(0, dtype=dtype, device=device), shape)
+        elif math.prod(shape) > max(_DENSE, 8 * len(truth[name])):
+            tables[name] = SparseTable(index[name], truth[name], shape)
+        else:
+            table = torch.zeros(shape, dtype=dtype, device=device)
+            table[tuple(index[name])] = truth[name].to(dtype)
+            tables[name] = table
+    with torch.no_grad():
+        stated = replace(world.fixed, predicates={**tables, **world.fixed.predicates})
+        return grounding.completed(stated)
+
+
+def read_labels(
+    world: World, predicates: Sequence[str], sources: Iterable[Source]
+) -> tuple[Labels, tuple[Diagnostic, ...]]:
+    """Facts of some predicates about the traces and entities of a model, and warnings.
+
+    Facts of other predicates are left out, with a warning.
+
+    Raises:
+        DataError: a file cannot be read, or a fact is about what the model does not know.
+    """
+    signature, known = world.theory.signature, world.facts
+    facts = read_facts(sources, signature, local=tuple(known.local))
+    chosen = [n for n in predicates if n in facts.rows]
+    warnings = list(facts.warnings)
+    if others := [n for n in facts.rows if n not in chosen]:
+        text = f"facts of {listing(others)} are left out, since the model does not learn that"
+        warnings.append(Diagnostic(text, severity=Severity.WARNING))
+    if not chosen:
+        raise DataError(f"there are no facts of what the model learns: {listing(predicates)}")
+    read = labels(facts, signature, chosen, dtype=torch.float64)
+    index, truth = {}, {}
+    for name in chosen:
+        static = signature.predicates[name].static
+        rows = [
+            (number, row)
+            for number, cell in enumerate(read.index[name].T.tolist())
+            for row in _renumbered(name, read.sorts[name], static, cell, facts, known)
+        ]
+        index[name] = torch.tensor([row for _, row in rows]).T
+        truth[name] = read.truth[name][[number for number, _ in rows]]
+    renumbered = Labels(index, truth, read.sorts, frozenset(known.local))
+    return to_device(renumbered, world.fixed.lengths.device), tuple(warnings)
+
+
+def _renumbered(
+    name: str, sorts: Sequence[str], static: bool, cell: list[int], facts: Facts, known: Facts
+) -> Iterable[list[int]]:
+    """A fact with the numbers of the model; a static one without a trace, once for each trace."""
+    trace, *arguments, time = cell
+    named = [str(facts.name(s, trace, i)) for s, i in zip(sorts, arguments, strict=True)]
+    shown = f"{name}({', '.join(named)})" + ("" if static else f" at {time}")
+    for where in _traces(shown, facts.traces[trace], static, known):
+        if not static and time >= known.lengths[where]:
+            last = known.lengths[where] - 1
+            raise DataError(f"{shown} is beyond the end of the model's trace, which is at {last}")
+        row = [where]
+        for sort, entity in zip(sorts, named, strict=True):
+            names = known.local[sort][where] if sort in known.local else known.entities[sort]
+            if entity not in names:
+                hint = did_you_mean(entity, names) or f"it knows {listing(names)}"
+                raise DataError(f"{shown}: the model knows no '{entity}' of sort '{sort}'; {hint}")
+            row.append(names.index(entity))
+        yield [*row, time]
+
+
+def _traces(shown: str, trace: str, static: bool, known: Facts) -> Sequence[int]:
+    if trace in known.traces:
+        return [known.traces.index(trace)]
+    if trace == "":
+        if static or len(known.traces) == 1:
+            return range(len(known.traces))
+        raise DataError(f"{shown} has no trace, but the model knows {listing(known.traces)}")
+    hint = did_you_mean(trace, known.traces) or f"it knows {listing(known.traces)}"
+    raise DataError(f"{shown}: the model knows no trace '{trace}'; {hint}")
 
 
 # --- devices ----------------------------------------------------------------------------------
@@ -284,10 +410,10 @@ def in_precision(config: Config) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def to_device(given: Labels, device: torch.device) -> Labels:
+def to_device(labels: Labels, device: torch.device) -> Labels:
     """Labels on a device."""
     return replace(
-        given,
-        index={n: t.to(device) for n, t in given.index.items()},
-        truth={n: t.to(device) for n, t in given.truth.items()},
+        labels,
+        index={n: t.to(device) for n, t in labels.index.items()},
+        truth={n: t.to(device) for n, t in labels.truth.items()},
     )

@@ -11,9 +11,9 @@ from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.violations import Violations
 from fotltn.learn.fit import Epoch
+from fotltn.project.config import settings, show_config
 from fotltn.project.model import Model
-from fotltn.project.provenance import fingerprint, versions
-from fotltn.project.settings import settings, show_config
+from fotltn.project.stored import fingerprint, versions
 from fotltn.reporting.cells import Band, Worst, band, worst
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.show import show_theory

@@ -33,8 +33,8 @@ from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, predict
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task, Training
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Defined, Logits, Network, Predicate, mlp
 from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, WITNESS
 from fotltn.semantics.interpretation import Tables

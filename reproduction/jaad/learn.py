@@ -41,8 +41,8 @@ from fotltn.learn.objective import Objective, predicted
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Task, Training
+from fotltn.networks.encoders import FeatureInputs, with_changes
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import FeatureInputs, with_changes
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Defined, Network, Predicate, mlp
 from fotltn.project.config import read_config
@@ -95,10 +95,10 @@ def read(tables: Path) -> tuple[World, dict[str, Tensor], dict[str, Tensor]]:
     """All clips, the features of cars and pedestrians, and where pedestrians are."""
     world = read_world(replace(read_config(PROJECT, data=tables), dtype="float32"))
     there = {sort: present(world.facts, sort) for sort in ("car", "ped")}
-    boxes = world.features["ped"].values
+    boxes = world.fixed.inputs["ped"].values
     features = {
         "ped": with_changes(boxes, there["ped"], (5, 10)),
-        "scene": world.features["car"].values,
+        "scene": world.fixed.inputs["car"].values,
     }
     near = with_changes(nearest(boxes, there["ped"]), there["car"], (5, 10))
     features["pedestrians"] = torch.cat([features["scene"], near], dim=-1)
@@ -119,8 +119,8 @@ def ground(tables: Path, view: str, clips: Tensor, seed: int) -> Grounding:
     """Networks over some clips."""
     world, features, there = read(tables)
     signature = world.theory.signature
-    kept = {n: t for n, t in world.given.predicates.items() if n not in (*LEARNED, "Run")}
-    given = part(replace(world.given, predicates=kept), signature, traces=clips).given
+    kept = {n: t for n, t in world.fixed.predicates.items() if n not in (*LEARNED, "Run")}
+    given = part(replace(world.fixed, predicates=kept), signature, traces=clips).fixed
     seen = {"car": features[view], "ped": features["ped"]}
     with seeded(seed) as generator:
         inputs = {
@@ -149,7 +149,7 @@ def run(tables: Path, one: Run) -> dict[str, Any]:
     labelled = [train[i] for i in order.tolist()]
     clips = torch.tensor(sorted((*train, *held)))
     grounding = ground(tables, one.view, clips, one.repetition)
-    own = part(world.given, world.theory.signature, traces=clips)
+    own = part(world.fixed, world.theory.signature, traces=clips)
     facts = {n: of_traces(only(world.stated), group) for n, group in
              (("learn", labelled), ("watch", held), ("test", test))}  # fmt: skip
     theory = replace(world.theory, axioms=tuple(a for a in world.theory.axioms if a.name in rules))
@@ -170,7 +170,7 @@ def run(tables: Path, one: Run) -> dict[str, Any]:
     whole = ground(tables, one.view, torch.tensor(judged), one.repetition)
     whole.load_state_dict(grounding.state_dict())
     whole.eval()
-    truth = part(world.given, world.theory.signature, traces=torch.tensor(judged)).labels(
+    truth = part(world.fixed, world.theory.signature, traces=torch.tensor(judged)).labels(
         facts["watch" if one.validate else "test"]
     )
     with torch.no_grad():

@@ -24,8 +24,8 @@ from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
 from fotltn.learn.objective import rooted
+from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Network
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import STABLE_PRODUCT, PMean, Semantics, named

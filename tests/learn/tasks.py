@@ -10,8 +10,8 @@ from fotltn.learn.objective import PAPER
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task, Training
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Defined, Network, Predicate, mlp
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables

@@ -8,8 +8,8 @@ from contextlib import suppress
 import torch
 
 from fotltn.learn.batches import Batches
-from fotltn.learn.checkpoints import latest_checkpoint
-from fotltn.learn.fit import fit, forget_checkpoints
+from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint
+from fotltn.learn.fit import fit
 from tests.learn import tasks
 
 EPOCHS, KILLS = 150, 20
@@ -73,7 +73,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_as_if_it_were_not(tmp_path)
         child.kill()
         child.join()
         if child.exitcode == 0:  # it was faster
-            forget_checkpoints(tmp_path)
+            clear_checkpoints(tmp_path)
         else:
             steps.append(step(tmp_path))
     assert len(set(steps)) > 3  # it went on in between

@@ -10,10 +10,10 @@ import torch
 from fotltn import DataError
 from fotltn.grounding.split import flip
 from fotltn.learn.batches import Batches
-from fotltn.learn.checkpoints import latest_checkpoint
-from fotltn.learn.fit import Epoch, _Fit, fit, forget_checkpoints
+from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint
+from fotltn.learn.fit import Epoch, _Fit, fit
 from fotltn.learn.objective import FACTS_ONLY, Objective
-from fotltn.learn.packing import flatten, unflatten
+from fotltn.learn.optimizer_state import flatten, unflatten
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Training
@@ -96,7 +96,7 @@ def test_a_run_that_ended_is_not_trained_again(tmp_path):
     second = fit(again, checkpoints=tmp_path, stop=lambda: pytest.fail("there is no epoch left"))
     assert second == first
     assert tasks.same(tasks.weights(again), tasks.weights(task))
-    forget_checkpoints(tmp_path)
+    clear_checkpoints(tmp_path)
     assert step(tmp_path) is None
     assert fit(made(), checkpoints=tmp_path) == first
 
@@ -144,9 +144,9 @@ OTHERS = {
 
 def other_facts():
     ground = tasks.grounding()
-    close: Any = ground.given.predicates["Close"]
+    close: Any = ground.fixed.predicates["Close"]
     changed = replace(close, index=close.index.roll(1, 0))
-    ground.given = replace(ground.given, predicates={"Close": changed})
+    ground.fixed = replace(ground.fixed, predicates={"Close": changed})
     return ground
 
 

@@ -12,8 +12,8 @@ from torch import nn
 from fotltn import DataError
 from fotltn.learn.fit import fit
 from fotltn.learn.identity import identity
+from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Logits, Network, mlp
 from tests.learn import tasks
 
@@ -31,7 +31,7 @@ def with_agents(**options: Any) -> Any:
     seen = Embeddings(1, tasks.AGENTS, tasks.HORIZON, tasks.WIDTH, **options)
     made = Grounding(
         ground.signature,
-        ground.given,
+        ground.fixed,
         {**ground._networks, **ground.defined},
         inputs={"agent": seen},
     )
@@ -60,7 +60,7 @@ class Own(nn.Module):
 
 def with_given(**changes: Any) -> Any:
     ground = tasks.grounding()
-    ground.given = replace(ground.given, **changes)
+    ground.fixed = replace(ground.fixed, **changes)
     return tasks.task(epochs=4, ground=ground)
 
 
@@ -75,7 +75,7 @@ def with_presence(last: bool) -> Any:
     there[..., -1] = last
     made = Grounding(
         ground.signature,
-        ground.given,
+        ground.fixed,
         {**ground._networks, **ground.defined},
         inputs=ground._inputs,
         present={"agent": there},

@@ -109,13 +109,13 @@ def test_parts_have_plans_of_their_own_if_they_are_met_again():
     whole = axioms.values(ground())
     compiled = evaluation._program.cache_info().misses
     for traces in ([0], [1, 2], [0]):
-        kept = part(ground.given, ground.signature, traces=torch.tensor(traces))
+        kept = part(ground.fixed, ground.signature, traces=torch.tensor(traces))
         found = axioms.values(ground(kept), key=kept.key)
         assert torch.allclose(found, whole[:, traces])
     (plans,) = [one for names, (_, one) in axioms._evaluators.items() if names]
     assert len(plans._ready) == 4
     assert evaluation._program.cache_info().misses == compiled  # one program serves them all
-    once = part(ground.given, ground.signature, traces=torch.tensor([1]), again=False)
+    once = part(ground.fixed, ground.signature, traces=torch.tensor([1]), again=False)
     axioms.values(ground(once), key=once.key)
     assert len(plans._ready) == 4
 

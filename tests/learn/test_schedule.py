@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fotltn import DataError
-from fotltn.learn.schedule import Schedule, schedule, schedules
+from fotltn.learn.schedule import Schedule, schedule
 
 
 def test_a_number_is_constant():
@@ -68,9 +68,6 @@ def test_values_have_limits():
         schedule(0.5, "p", low=1)
     with pytest.raises(DataError, match="rate lies from 0 to 1, not at 2"):
         schedule([[0, 1], [3, 2]], "rate", high=1)
-    with pytest.raises(DataError, match="weights 'A1' lies from 0 on, not at -1"):
-        schedules({"A1": -1}, "weights")
-    assert schedules({"A1": 2}, "weights") == {"A1": Schedule(((0.0, 2.0),))}
 
 
 def test_a_schedule_has_a_point():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 

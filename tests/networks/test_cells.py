@@ -6,8 +6,8 @@ from torch import nn
 
 from fotltn import DataError
 from fotltn.logic.check import check
+from fotltn.networks.encoders import FeatureInputs, with_changes
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import FeatureInputs, with_changes
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Network, Softmax, mlp
 from fotltn.semantics.interpretation import Tables
@@ -80,8 +80,8 @@ def test_gradients_are_those_of_the_cells_that_count():
 
 def test_parts_of_the_traces_have_their_part_of_presence():
     grounding = made(there())
-    chosen = part(grounding.given, grounding.signature, traces=torch.tensor([2, 0]))
-    cut = part(grounding.given, grounding.signature, entities={"ped": torch.tensor([3, 1])})
+    chosen = part(grounding.fixed, grounding.signature, traces=torch.tensor([2, 0]))
+    cut = part(grounding.fixed, grounding.signature, entities={"ped": torch.tensor([3, 1])})
     whole = grounding()
     torch.testing.assert_close(
         grounding(chosen).predicate("Crosses"), whole.predicate("Crosses")[[2, 0]]

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from fotltn.grounding.features import Features
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
+from fotltn.networks.encoders import Embeddings, FeatureInputs
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings, FeatureInputs
-from fotltn.networks.predicates import Defined, Logits, Network, Rule, Softmax, Table, mlp
+from fotltn.networks.predicates import DataRule, Defined, Logits, Network, Softmax, mlp
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
@@ -32,6 +33,11 @@ from tests.networks.common import (
 )
 
 NEAR = "Y (exists y. Ped(y) & Crossing(y) & Close(x, y))"
+
+
+def stated(table):
+    """A predicate whose table is known."""
+    return DataRule(lambda _model, _features: table)
 
 
 def defined(name, formula, *variables, **options):
@@ -72,7 +78,8 @@ def test_every_kind_of_grounding_together():
     facts = sparse_table(close.nonzero().T, None, close.shape)
     static = torch.tensor([1.0, 0, 1, 0]).reshape(1, AGENTS, 1)
     features = {"agent": draw(TRACES, AGENTS, HORIZON, 2, seed=6)}
-    given = replace(world(dtype=torch.float64), functions={})
+    inputs = {"agent": Features(("size", "speed"), features["agent"])}
+    given = replace(world(dtype=torch.float64), functions={}, inputs=inputs)
     network = Network(mlp(3, generator=gen(1)))
     ped = Network(mlp(3, generator=gen(2)), static=True)
     at = Network(mlp(3 + 2, generator=gen(3)))
@@ -81,20 +88,19 @@ def test_every_kind_of_grounding_together():
     places = Embeddings(1, PLACES, 1, 2, time="static", scale=1.0, generator=gen(6))
     ground = grounding(
         {
-            "Car": Table(static),
+            "Car": stated(static),
             "Ped": ped,
             "Crossing": network,
-            "Close": Table(facts),
+            "Close": stated(facts),
             "At": at,
             "Alarm": Logits((TRACES, HORIZON), scale=1.0, generator=gen(7)),
             "Danger": Defined(("x",), NEAR),
-            "Rank": Rule(lambda model, seen: seen["agent"][..., 0] * model.predicate("Car")),
+            "Rank": DataRule(lambda model, seen: seen["agent"][..., 0] * model.predicate("Car")),
         },
         given=given,
         inputs={"agent": embeddings(), "place": places},
         groups=[group],
         functions={"speed": speed},
-        features=features,
     )
     model = ground()
     seen = embeddings()()
@@ -114,7 +120,7 @@ def test_every_kind_of_grounding_together():
     assert set(tables) == set(theory().signature.predicates)
     assert ground.learned == ("Ped", "Stop", "Run", "Crossing", "At", "Alarm")
     assert ground.open == ("Ped", "Stop", "Run", "Crossing", "At", "Alarm", "Danger")
-    assert set(ground.given.predicates) == {"Car", "Close", "Rank"}
+    assert set(ground.fixed.predicates) == {"Car", "Close", "Rank"}
 
 
 def test_gradients_reach_every_parameter_through_definitions():
@@ -262,8 +268,8 @@ def test_a_plan_is_not_used_for_other_facts():
     for seed in range(3):
         close = (draw(TRACES, AGENTS, AGENTS, HORIZON, seed=seed) < 0.4).double()
         facts = sparse_table(close.nonzero().T, None, close.shape)
-        ground.given = replace(ground.given, predicates={**ground.given.predicates, "Close": facts})
-        dense = replace(ground.given, predicates={**ground.given.predicates, "Close": close})
+        ground.fixed = replace(ground.fixed, predicates={**ground.fixed.predicates, "Close": facts})
+        dense = replace(ground.fixed, predicates={**ground.fixed.predicates, "Close": close})
         expected = by_equations("exists y. Close(x, y) & Run(y)", "x", dense)
         same_inside(ground().predicates["Danger"], expected)
 
@@ -287,14 +293,15 @@ def test_rules_see_tables_and_earlier_rules_and_features():
         return (2 * stop).clamp(max=1)
 
     table = draw(TRACES, AGENTS, HORIZON, seed=3)
+    features = {"agent": Features(("size",), table.unsqueeze(-1))}
     ground = grounding(
         {
-            "Stop": Table(table),
-            "Run": Rule(double),
-            "Rank": Rule(lambda model, _: 1 - model.predicate("Run")),
+            "Stop": stated(table),
+            "Run": DataRule(double),
+            "Rank": DataRule(lambda model, _: 1 - model.predicate("Run")),
         },
+        given=replace(world(dtype=torch.float64), inputs=features),
         inputs={"agent": FeatureInputs(draw(TRACES, AGENTS, HORIZON, 2))},
-        features={"agent": table.unsqueeze(-1)},
     )
     for _ in range(3):
         model = ground()
@@ -305,7 +312,7 @@ def test_rules_see_tables_and_earlier_rules_and_features():
 
 def test_sparse_tables_may_be_rules():
     facts = sparse_table(torch.tensor([[0], [1], [2]]), None, (TRACES, AGENTS, HORIZON))
-    ground = grounding({"Rank": Rule(lambda _model, _seen: facts), "Run": Table(facts)})
+    ground = grounding({"Rank": DataRule(lambda _model, _seen: facts), "Run": stated(facts)})
     assert isinstance(ground().predicates["Rank"], SparseTable)
 
 

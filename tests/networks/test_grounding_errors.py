@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fotltn import CheckError, DataError, ParseError, SemanticsError
-from fotltn.networks.inputs import Embeddings
-from fotltn.networks.predicates import Defined, Logits, Network, Rule, Softmax, Table, mlp
+from fotltn.networks.encoders import Embeddings
+from fotltn.networks.predicates import DataRule, Defined, Logits, Network, Softmax, mlp
 from fotltn.semantics.config import CRISP
 from fotltn.semantics.interpretation import Tables
 from tests.networks.common import AGENTS, HORIZON, TRACES, gen, grounding, theory, world
@@ -111,9 +111,9 @@ def net(width=3, **options):
         ({"Stop": "wide"}, {}, ["'Stop'", "vectors of width 3"]),
         ({"Car": "net"}, {}, ["'Car'", f"({TRACES}, {AGENTS}, {HORIZON})", "static"]),
         ({"Stop": "logits"}, {}, ["'Stop'", "(1, 9, 5)", "(2 or 1, 4, 5 or 1)", "(trace, agent,"]),
-        ({"Stop": "table"}, {}, ["the table of 'Stop'", "(4, 5)"]),
-        ({"Stop": "degrees"}, {}, ["the table of 'Stop'", "[0, 1]"]),
-        ({"Stop": "list"}, {}, ["the table of 'Stop'", "list"]),
+        ({"Stop": "table"}, {}, ["the rule of 'Stop'", "(4, 5)"]),
+        ({"Stop": "degrees"}, {}, ["the rule of 'Stop'", "[0, 1]"]),
+        ({"Stop": "list"}, {}, ["the rule of 'Stop'", "list"]),
         ({"Stop": "rule"}, {}, ["the rule of 'Stop'", "(1, 2)"]),
         ({}, {"functions": {"sped": "net"}}, ["unknown function 'sped'", "'speed'"]),
         ({}, {"functions": {"speed": "mlp"}}, ["'speed'", "Sequential"]),
@@ -127,10 +127,10 @@ def test_groundings_that_do_not_fit(predicates, options, parts):
         "mlp": lambda: mlp(3, generator=gen()),
         "wide": lambda: net(4),
         "logits": lambda: Logits((1, 9, 5)),
-        "table": lambda: Table(torch.zeros(4, 5)),
-        "degrees": lambda: Table(torch.full((1, 4, 5), 1.5)),
-        "list": lambda: Table([1.0]),  # type: ignore[arg-type]
-        "rule": lambda: Rule(lambda _model, _seen: torch.zeros(1, 2)),
+        "table": lambda: DataRule(lambda *_: torch.zeros(4, 5)),
+        "degrees": lambda: DataRule(lambda *_: torch.full((1, 4, 5), 1.5)),
+        "list": lambda: DataRule(lambda *_: [1.0]),  # type: ignore[arg-type]
+        "rule": lambda: DataRule(lambda _model, _seen: torch.zeros(1, 2)),
         "small": lambda: Embeddings(1, 2, 5, 3),
     }
     options = dict(options)

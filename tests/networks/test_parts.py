@@ -7,8 +7,8 @@ import torch
 
 from fotltn import DataError, evaluation
 from fotltn.grounding.labels import Labels
+from fotltn.networks.encoders import Embeddings, Joined
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings, Joined
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Defined, Logits, Network, Softmax, mlp
 from fotltn.semantics.interpretation import Tables
@@ -67,7 +67,7 @@ def test_the_tables_of_a_part_are_those_of_all_data_sliced(traces, agents, again
     whole, sorts = ground(), theory().signature.predicates
     rows = None if traces is None else torch.tensor(traces)
     cut = {} if agents is None else {"agent": torch.tensor(agents)}
-    piece = part(ground.given, ground.signature, traces=rows, entities=cut, again=again)
+    piece = part(ground.fixed, ground.signature, traces=rows, entities=cut, again=again)
     for _ in range(2):
         model = ground(piece)
         assert set(model.predicates) == set(whole.predicates)
@@ -89,9 +89,9 @@ def test_a_part_that_is_met_once_leaves_nothing_behind():
     ground = grounding()
     numbers = {"agent": torch.tensor([1, 2])}
     for _ in range(3):
-        ground(part(ground.given, ground.signature, entities=numbers, again=False))
+        ground(part(ground.fixed, ground.signature, entities=numbers, again=False))
     assert not ground._evaluators["Danger"]._ready
-    kept = part(ground.given, ground.signature, entities=numbers)
+    kept = part(ground.fixed, ground.signature, entities=numbers)
     ground(kept)
     ready = ground._evaluators["Danger"]._ready[kept.key]
     compiled = evaluation._program.cache_info().misses
@@ -102,7 +102,7 @@ def test_a_part_that_is_met_once_leaves_nothing_behind():
 
 def test_gradients_reach_the_entities_of_a_part_only():
     ground = grounding()
-    piece = part(ground.given, ground.signature, entities={"agent": torch.tensor([2])})
+    piece = part(ground.fixed, ground.signature, entities={"agent": torch.tensor([2])})
     ground(piece).predicates["Crossing"].sum().backward()
     shared = ground.inputs["agent"].parts[0].vectors.grad
     assert shared[:, 2].abs().max() > 0
@@ -115,7 +115,7 @@ def test_features_for_equality_are_cut_too():
         given, theory().signature, traces=torch.tensor([1]),
         entities={"agent": torch.tensor([3, 0])},
     )  # fmt: skip
-    assert torch.equal(piece.given.features["agent"], given.features["agent"][1:2][:, [3, 0]])
+    assert torch.equal(piece.fixed.features["agent"], given.features["agent"][1:2][:, [3, 0]])
 
 
 # --- labels ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fotltn import DataError
-from fotltn.networks.inputs import smoothing
+from fotltn.networks.encoders import smoothing
 from fotltn.networks.predicates import ACTIVATIONS, Logits, Network, Softmax, mlp
 
 

@@ -133,7 +133,7 @@ def test_test_facts_and_wide_tables_in_memory(scene):
     assert split > 0
     assert model.world.test is not None
     assert model.world.test.total == 40
-    assert model.world.features["agent"].names == ("size",)
+    assert model.world.fixed.inputs["agent"].names == ("size",)
 
 
 def test_a_project_by_its_folder_or_file(tmp_path):

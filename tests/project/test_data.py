@@ -9,9 +9,14 @@ import torch
 from fotltn.errors import DataError
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.project.build import build
-from fotltn.project.config import Config, config_of, read_config
-from fotltn.project.data import MeasureConfig, SplitConfig
-from fotltn.project.settings import show_config
+from fotltn.project.config import (
+    Config,
+    MeasureConfig,
+    SplitConfig,
+    config_of,
+    read_config,
+    show_config,
+)
 from fotltn.project.toml import parse_toml
 from fotltn.project.train import train
 from fotltn.project.world import read_world
@@ -129,7 +134,7 @@ def test_tables_lie_in_the_folder_that_is_said(tmp_path):
     assert world.facts.traces == tuple(CLIPS)
     assert world.facts.lengths == tuple(range(2, 8))
     assert (world.facts.sizes(), world.facts.warnings) == ({"car": 1, "ped": 2}, ())
-    assert world.given.predicate("Known")[..., 0].sum(1).tolist() == [0, 1, 2, 0, 1, 2]
+    assert world.fixed.predicate("Known")[..., 0].sum(1).tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_or_in_another_folder(tmp_path):
@@ -228,5 +233,5 @@ def test_traces_with_as_many_entities_have_no_empty_places(tmp_path):
 def test_the_split_says_which_labels_not_which_tables(tmp_path):
     """Given tables are those of all traces, whatever these are for."""
     world = read_world(replace(read_config(project(tmp_path)), dtype="float64"))
-    close = world.given.predicate("Close")
+    close = world.fixed.predicate("Close")
     assert torch.equal(close.amax((1, 2, 3)), torch.tensor([0, 0, 1, 0, 1, 1]).double())

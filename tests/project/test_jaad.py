@@ -254,7 +254,7 @@ def test_what_the_project_reads():
     local = zip(given.facts.traces, given.facts.local["ped"], strict=True)
     assert {(c, p) for c, names in local for p in names} == seen
     assert given.stated.truth["Crossing"].shape[0] == len(rows.peds)
-    height = given.given.function("height")
+    height = given.fixed.function("height")
     (clip, ped, t), row = next(itertools.islice(rows.ped.items(), 100, None))
     trace = given.facts.traces.index(clip)
     number = given.facts.local["ped"][trace].index(ped)

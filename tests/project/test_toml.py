@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fotltn.errors import DataError
-from fotltn.project.toml import Table, parse_toml, show_toml
+from fotltn.project.toml import Settings, parse_toml, show_toml
 
 TEXT = """\
 top = 1
@@ -28,7 +28,7 @@ table = {kind = "k", size = 4}
 """
 
 
-def table() -> Table:
+def table() -> Settings:
     return parse_toml(TEXT, "f.toml")
 
 
@@ -76,11 +76,11 @@ def test_tables_of_an_array_have_numbers():
 WRONG = [
     ("text", {}, 1, "expected text in quotes, not 1"),
     ("text", {}, True, "expected text in quotes, not true"),
-    ("whole", {"default": 1}, 1.5, "expected a whole number, not 1.5"),
-    ("whole", {"default": 1}, True, "expected a whole number, not true"),
-    ("whole", {"default": 1, "low": 2}, 1, "expected a whole number from 2, not 1"),
-    ("whole", {"default": 1, "high": 5}, 6, "expected a whole number from 0 to 5, not 6"),
-    ("whole", {"default": 1}, 10**50, "not so long a number"),
+    ("integer", {"default": 1}, 1.5, "expected a whole number, not 1.5"),
+    ("integer", {"default": 1}, True, "expected a whole number, not true"),
+    ("integer", {"default": 1, "low": 2}, 1, "expected a whole number from 2, not 1"),
+    ("integer", {"default": 1, "high": 5}, 6, "expected a whole number from 0 to 5, not 6"),
+    ("integer", {"default": 1}, 10**50, "not so long a number"),
     ("number", {"default": 1, "low": 0}, "2", "expected a number, not '2'"),
     ("number", {"default": 1, "low": 0}, math.nan, "expected a number, not nan"),
     ("number", {"default": 1, "low": 0}, math.inf, "expected a number from 0, not inf"),
@@ -89,9 +89,9 @@ WRONG = [
     ("flag", {"default": True}, "yes", "expected true or false, not 'yes'"),
     ("texts", {}, [1], "expected a list of texts, not [1]"),
     ("texts", {}, {"a": "b"}, "expected a list of texts, not {'a': 'b'}"),
-    ("wholes", {"default": ()}, [0], "expected a list of whole numbers from 1, not [0]"),
-    ("wholes", {"default": ()}, [2**40], "expected a list of whole numbers from 1"),
-    ("wholes", {"default": ()}, 3, "expected a list of whole numbers from 1, not 3"),
+    ("integers", {"default": ()}, [0], "expected a list of whole numbers from 1, not [0]"),
+    ("integers", {"default": ()}, [2**40], "expected a list of whole numbers from 1"),
+    ("integers", {"default": ()}, 3, "expected a list of whole numbers from 1, not 3"),
     ("table", {}, 3, "expected a table, not 3"),
     ("tables", {}, {"a": 1}, "expected tables, each as [[key]]"),
     ("tables", {}, [1], "expected tables, each as [[key]]"),
@@ -103,18 +103,18 @@ WRONG = [
 def test_values_of_the_wrong_kind(method, options, value, message):
     source = parse_toml("", "f.toml")
     with pytest.raises(DataError) as found:
-        getattr(Table({"key": value}, (), source.source, {}), method)("key", **options)
+        getattr(Settings({"key": value}, (), source.source, {}), method)("key", **options)
     assert message in str(found.value)
 
 
 def test_infinite_numbers_where_they_are_allowed():
-    given = Table({"p": math.inf}, (), parse_toml("", "f").source, {})
+    given = Settings({"p": math.inf}, (), parse_toml("", "f").source, {})
     assert given.number("p", 1, low=1, infinite=True) == math.inf
 
 
 def test_keys_that_nobody_took_are_refused_with_the_nearest():
     given = parse_toml("epochs = 3\nepochz = 4\n", "f.toml")
-    given.whole("epochs", 1)
+    given.integer("epochs", 1)
     with pytest.raises(DataError) as found:
         given.finish()
     assert str(found.value) == (

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fotltn.errors import DataError
-from fotltn.networks.inputs import FeatureInputs, Joined
+from fotltn.networks.encoders import FeatureInputs, Joined
 from fotltn.networks.predicates import Logits
 from fotltn.project.build import build
 from fotltn.project.config import read_config
@@ -35,10 +35,10 @@ def test_wide_tables_and_long_ones_are_one_world(tmp_path):
     found = world(tmp_path)
     assert found.facts.traces == RUNS
     assert set(found.facts.entities["agent"]) == set(WHO)
-    assert found.features["agent"].names == ("speed", "colour=red", "colour=blue")
-    assert found.features["agent"].values.shape == (2, 3, TIMES, 3)
-    assert found.features["place"].values.shape == (2, 2, 1, 1)
-    assert set(found.given.predicates) == {"Car"}
+    assert found.fixed.inputs["agent"].names == ("speed", "colour=red", "colour=blue")
+    assert found.fixed.inputs["agent"].values.shape == (2, 3, TIMES, 3)
+    assert found.fixed.inputs["place"].values.shape == (2, 2, 1, 1)
+    assert set(found.fixed.predicates) == {"Car"}
     states = len(RUNS) * len(WHO) * TIMES
     assert {n: len(t) for n, t in found.stated.truth.items()} == {
         "Stop": states, "Slow": states, "Fast": states, "Near": states * len(PLACES),

@@ -12,8 +12,8 @@ from fotltn.learn.objective import FACTS_ONLY, PAPER, axiom_loss, fact_loss, los
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Task, Training
+from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.networks.inputs import Embeddings
 from fotltn.networks.predicates import Network, mlp
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import STABLE_PRODUCT, named

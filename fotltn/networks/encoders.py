@@ -102,7 +102,7 @@ class FeatureInputs(nn.Module):
     present: Tensor | None
     mean: Tensor
     spread: Tensor
-    own: Tensor
+    learnable: Tensor
 
     def __init__(
         self,
@@ -125,20 +125,21 @@ class FeatureInputs(nn.Module):
         self.register_buffer("values", values, persistent=False)
         mask = None if present is None else present.unsqueeze(-1)
         self.register_buffer("present", mask, persistent=False)
-        self.register_buffer("own", torch.tensor(learnable, dtype=torch.long), persistent=False)
+        entities = torch.tensor(learnable, dtype=torch.long)
+        self.register_buffer("learnable", entities, persistent=False)
         start = values.new_zeros(len(learnable), 1, self.width)
         self.learned = nn.Parameter(start) if learnable else None
         self._scaled: tuple[tuple[int, ...], Tensor] | None = None
 
     def forward(self) -> Tensor:
         """The features of all entities."""
-        scaled = self._given()
+        scaled = self._centred()
         if self.learned is None:
             return scaled
-        shape = (scaled.shape[0], len(self.own), scaled.shape[2], self.width)
-        return scaled.index_copy(1, self.own, self.learned.unsqueeze(0).expand(shape))
+        shape = (scaled.shape[0], len(self.learnable), scaled.shape[2], self.width)
+        return scaled.index_copy(1, self.learnable, self.learned.unsqueeze(0).expand(shape))
 
-    def _given(self) -> Tensor:
+    def _centred(self) -> Tensor:
         """The features, centred and scaled anew only if mean, spread or features have changed."""
         used = (self.values, self.mean, self.spread)
         state = tuple(n for t in used for n in (id(t), t._version))
@@ -173,11 +174,11 @@ def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tenso
     time = torch.arange(values.shape[2], device=values.device).expand(present.shape)
     last = torch.where(present, time, -1).cummax(-1).values
     first = present.int().argmax(-1, keepdim=True)
-    found = [values]
+    parts = [values]
     for back in steps:
         before = last.gather(-1, torch.maximum(time - back, first)).clamp(min=0)
-        found.append(values - values.gather(2, before.unsqueeze(-1).expand_as(values)))
-    return torch.cat(found, dim=-1)
+        parts.append(values - values.gather(2, before.unsqueeze(-1).expand_as(values)))
+    return torch.cat(parts, dim=-1)
 
 
 def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int, ...]) -> None:
@@ -214,15 +215,15 @@ class Joined(nn.Module):
 
     def forward(self) -> Tensor:
         """All of them, with axes (trace, entity, time, width)."""
-        found = [part() for part in self.parts]
+        seen = [part() for part in self.parts]
         try:
-            lead = torch.broadcast_shapes(*(f.shape[:-1] for f in found))
+            lead = torch.broadcast_shapes(*(f.shape[:-1] for f in seen))
         except RuntimeError:
-            shapes = ", ".join(str(tuple(f.shape[:-1])) for f in found)
+            shapes = ", ".join(str(tuple(f.shape[:-1])) for f in seen)
             raise DataError(
                 f"inputs side by side differ in traces, entities or time points: {shapes}"
             ) from None
-        return torch.cat([f.expand(*lead, f.shape[-1]) for f in found], dim=-1)
+        return torch.cat([f.expand(*lead, f.shape[-1]) for f in seen], dim=-1)
 
 
 Inputs = Embeddings | FeatureInputs | Joined

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fotltn import DataError
-from fotltn.learn.packing import (
+from fotltn.learn.optimizer_state import (
     flatten,
-    pack_generators,
-    pack_optimiser,
+    generator_states,
     restore_generators,
     restore_optimiser,
     unflatten,
@@ -183,8 +182,8 @@ def test_training_goes_on_bit_for_bit(tmp_path, name, dtype):
     optimiser = OPTIMISERS[name](straight.parameters())
     generator = torch.Generator().manual_seed(1)
     train(straight, optimiser, generator, 4)
-    tensors, document = pack_optimiser(optimiser)
-    tensors |= pack_generators({"data": generator})
+    tensors, document = flatten(optimiser.state_dict(), prefix="optimiser/")
+    tensors |= generator_states({"data": generator})
     tensors |= {f"model/{k}": v for k, v in straight.state_dict().items()}
     document, tensors = through_disk(tmp_path, tensors, document)
     train(straight, optimiser, generator, 4)
@@ -205,7 +204,7 @@ def test_training_goes_on_bit_for_bit(tmp_path, name, dtype):
 
 def test_an_optimiser_that_has_not_begun(tmp_path):
     model = network()
-    tensors, document = pack_optimiser(torch.optim.Adam(model.parameters()))
+    tensors, document = flatten(torch.optim.Adam(model.parameters()).state_dict())
     assert tensors == {}
     fresh = torch.optim.Adam(model.parameters(), lr=7.0)
     restore_optimiser(fresh, *through_disk(tmp_path, tensors, document))
@@ -216,7 +215,7 @@ def test_the_state_of_another_optimiser():
     model = network()
     optimiser = torch.optim.Adam(model.parameters())
     train(model, optimiser, torch.Generator().manual_seed(1), 1)
-    tensors, document = pack_optimiser(optimiser)
+    tensors, document = flatten(optimiser.state_dict(), prefix="optimiser/")
     with pytest.raises(DataError, match="that of another optimiser than SGD"):
         restore_optimiser(torch.optim.SGD(model.parameters(), lr=0.1), document, tensors)
     two = [{"params": [p]} for p in model.parameters()]
@@ -239,7 +238,7 @@ def test_the_state_of_another_optimiser():
 def test_generators_go_on_where_they_were(tmp_path):
     generators = {"a": torch.Generator().manual_seed(1), "b": torch.Generator().manual_seed(2)}
     torch.randn(7, generator=generators["a"])
-    tensors = pack_generators(generators)
+    tensors = generator_states(generators)
     assert {t.dtype for t in tensors.values()} == {torch.uint8}
     _, tensors = through_disk(tmp_path, tensors, {})
     expected = {k: torch.randn(5, generator=g) for k, g in generators.items()}
@@ -250,7 +249,7 @@ def test_generators_go_on_where_they_were(tmp_path):
 
 
 def test_the_default_generator():
-    tensors = pack_generators({"torch": torch.default_generator})
+    tensors = generator_states({"torch": torch.default_generator})
     expected = torch.rand(3)
     restore_generators({"torch": torch.default_generator}, tensors)
     assert torch.equal(torch.rand(3), expected)
@@ -272,4 +271,4 @@ def test_bad_states_of_generators():
         restore_generators({"a": generator}, {})
     for state in (torch.zeros(3, dtype=torch.uint8), torch.zeros(5056)):
         with pytest.raises(DataError, match="the state of the random generator 'a' is bad"):
-            restore_generators({"a": generator}, {"rng/a": state})
+            restore_generators({"a": generator}, {"a": state})

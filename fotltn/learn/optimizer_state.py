@@ -139,13 +139,6 @@ def _is_pair(pair: Any) -> bool:
     )
 
 
-def pack_optimiser(
-    optimiser: torch.optim.Optimizer, *, prefix: str = "optimiser/"
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The state of an optimiser: its tensors, and a document with all the rest."""
-    return flatten(optimiser.state_dict(), prefix=prefix)
-
-
 def restore_optimiser(
     optimiser: torch.optim.Optimizer, document: Any, tensors: Mapping[str, Tensor]
 ) -> None:
@@ -155,83 +148,72 @@ def restore_optimiser(
         DataError: the state is that of another kind of optimiser, or of other parameters.
     """
     state = unflatten(document, tensors)
-    groups = optimiser.state_dict()["param_groups"]
-    if not isinstance(state, dict) or set(state) != {"state", "param_groups"}:
-        raise DataError("the packed state is not that of an optimiser")
-    if not isinstance(state["param_groups"], list) or not isinstance(state["state"], dict):
-        raise DataError("the packed state is not that of an optimiser")
-    found = [set(g) if isinstance(g, dict) else set() for g in state["param_groups"]]
-    if found != [set(group) for group in groups]:
+    match state:
+        case {"state": dict(), "param_groups": list(groups)} if len(state) == 2:
+            keys = [set(group) if isinstance(group, dict) else set() for group in groups]
+        case _:
+            raise DataError("the packed state is not that of an optimiser")
+    if keys != [set(group) for group in optimiser.state_dict()["param_groups"]]:
         raise DataError(
             f"the packed state is that of another optimiser than {type(optimiser).__name__}, "
             "or of other groups of parameters"
         )
     try:
-        _check_shapes(optimiser, state)
+        stored = _check_shapes(optimiser, state)
         optimiser.load_state_dict(state)
-        _keep_types(optimiser, state)
+        for parameter, name, value in stored:
+            now = optimiser.state[parameter]
+            if now[name].dtype != value.dtype:  # torch casts some to the type of the parameter
+                now[name] = value.to(now[name].device)
     except DataError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise DataError(f"the packed state does not fit the optimiser: {error}") from None
 
 
-def _check_shapes(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """What an optimiser keeps for each element has the shape of the parameter."""
+def _check_shapes(
+    optimiser: torch.optim.Optimizer, state: dict[str, Any]
+) -> list[tuple[Tensor, str, Tensor]]:
+    """The tensors of each parameter; those for each of its elements must have its shape."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     numbers = [i for group in state["param_groups"] for i in group["params"]]
     if len(parameters) != len(numbers):
         raise DataError(
             f"the packed state is of {len(numbers)} parameters; the optimiser has {len(parameters)}"
         )
-    for number, parameter in zip(numbers, parameters, strict=True):
-        for name, value in state["state"].get(number, {}).items():
-            if (
-                name in _ELEMENTWISE
-                and isinstance(value, Tensor)
-                and value.shape != parameter.shape
-            ):
-                raise DataError(
-                    f"the packed state '{name}' of parameter {number} has the shape "
-                    f"{tuple(value.shape)}; the parameter has {tuple(parameter.shape)}"
-                )
+    listed = [
+        (parameter, number, name, value)
+        for number, parameter in zip(numbers, parameters, strict=True)
+        for name, value in state["state"].get(number, {}).items()
+        if isinstance(value, Tensor)
+    ]
+    for parameter, number, name, value in listed:
+        if name in _ELEMENTWISE and value.shape != parameter.shape:
+            raise DataError(
+                f"the packed state '{name}' of parameter {number} has the shape "
+                f"{tuple(value.shape)}; the parameter has {tuple(parameter.shape)}"
+            )
+    return [(parameter, name, value) for parameter, _, name, value in listed]
 
 
-def _keep_types(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Undo that torch casts some of the state to the type of the parameter."""
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    numbers = [i for group in state["param_groups"] for i in group["params"]]
-    for number, parameter in zip(numbers, parameters, strict=True):
-        own = optimiser.state.get(parameter, {})
-        for name, value in state["state"].get(number, {}).items():
-            if isinstance(value, Tensor) and own[name].dtype != value.dtype:
-                own[name] = value.to(own[name].device)
-
-
-def pack_generators(
-    generators: Mapping[str, torch.Generator], *, prefix: str = "rng/"
-) -> dict[str, Tensor]:
+def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
     """The states of random generators, as tensors of bytes."""
-    return {f"{prefix}{name}": generator.get_state() for name, generator in generators.items()}
+    return {name: generator.get_state() for name, generator in generators.items()}
 
 
 def restore_generators(
-    generators: Mapping[str, torch.Generator],
-    tensors: Mapping[str, Tensor],
-    *,
-    prefix: str = "rng/",
+    generators: Mapping[str, torch.Generator], states: Mapping[str, Tensor]
 ) -> None:
-    """Put random generators back into packed states.
+    """Put random generators back into such states.
 
     Raises:
         DataError: a state is missing, or it is not one of such a generator.
     """
     for name, generator in generators.items():
-        state = tensors.get(f"{prefix}{name}")
-        if state is None:
+        if name not in states:
             raise DataError(f"there is no state for the random generator '{name}'")
         try:
-            generator.set_state(state)
+            generator.set_state(states[name])
         except (RuntimeError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(

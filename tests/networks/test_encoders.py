@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fotltn import DataError
-from fotltn.networks.inputs import Embeddings, FeatureInputs, Joined, smoothing
+from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, smoothing
 
 
 def generator(seed=0):
