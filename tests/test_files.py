@@ -17,12 +17,13 @@ from fotltn import DataError
 from fotltn.analysis.predictions import write_table
 from fotltn.cli.new import make
 from fotltn.files import write_files
-from fotltn.project.scene import generate, write
+from fotltn.project.scene import generate
 from fotltn.reporting.html import MARK, write_page
 from fotltn.syntax.load import parse_theory, save_theory
 from reproduction.paper.sweep import append
 from reproduction.report import records
 from reproduction.report.records import record
+from tests.project.common import write
 from tests.reproduction.synthetic import values
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fotltn"

@@ -157,7 +157,6 @@ class _Fit:
         except (TypeError, ValueError, RuntimeError) as error:
             raise DataError(f"the optimiser '{training.optimiser}': {error}") from None
         self.settled = max(task.objective.settled, task.axioms.settled)
-        self.training: bool | None = None  # what the modules were last switched to
         self.parts: dict[int, DataPart] = {}
         self.part_labels: dict[int, Labels] = {}
         self.start = identity(task)
@@ -180,15 +179,10 @@ class _Fit:
 
     def _epoch(self, number: int) -> Epoch:
         task, steps = self.task, _Steps()
-        self.mode(training=True)
+        self.modules.train()
         best: bool | None = None
-        for part in parts(
-            task.training.batches,
-            task.grounding.fixed,
-            task.grounding.signature,
-            self.parts,
-            self.generator,
-        ):
+        fixed, signature = task.grounding.fixed, task.grounding.signature
+        for part in parts(task.training.batches, fixed, signature, self.parts, self.generator):
             self.optimiser.zero_grad(set_to_none=True)
             step, values = self.losses(number - 1, part)
             if not step.total.requires_grad:  # no labelled facts in this part, and no axioms
@@ -241,12 +235,6 @@ class _Fit:
             self.part_labels[part.key] = part.labels(self.labels)
         return self.part_labels[part.key]
 
-    def mode(self, *, training: bool) -> None:
-        """Switch all modules, unless they are."""
-        if self.training != training:
-            self.training = training
-            self.modules.train(training)
-
     def flips(self) -> Tensor | float:
         """The rate of flipped labels."""
         if "flips" not in self.modules:
@@ -258,7 +246,7 @@ class _Fit:
     def watch(self, number: int) -> float:
         """The loss of the facts that are held back, by what the objective comes to in the end."""
         assert self.watched is not None
-        self.mode(training=False)
+        self.modules.eval()
         tables = self.task.grounding()
         loss = fact_loss(self.task.objective, self.watched, tables, math.inf, self.flips())
         return _number(float(loss), number)
@@ -290,7 +278,7 @@ class _Fit:
         progress = self.progress
         if self.best:
             self.modules.load_state_dict(self.best)
-        self.mode(training=False)
+        self.modules.eval()
         return FitResult(
             progress.stopped or "stopped",
             progress.best_epoch,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 import torch
 from torch import Tensor, nn
@@ -213,6 +213,8 @@ def fact_loss(
                 missed = flips if objective.missed is None else objective.missed
                 invented = flips if objective.invented is None else objective.invented
                 share = _cross_entropy(truth, (1 - missed) * degrees + invented * (1 - degrees))
+            case never:
+                assert_never(never)
         shares.append(share)
         counts.append(weight * len(truth))
     if not shares:

@@ -76,12 +76,13 @@ def _pack(value: Any, path: tuple[str, ...], prefix: str, tensors: dict[str, Ten
         case list():
             return inside(value)
         case dict():
-            return {
-                "dict": [
-                    [_key(key, path), _pack(item, (*path, str(key)), prefix, tensors)]
-                    for key, item in value.items()
-                ]
-            }
+            pairs = []
+            for key, item in value.items():
+                if not _is_key(key):
+                    where = "/".join(path)
+                    raise DataError(f"the key {key!r} at '{where}' cannot be stored; expected text")
+                pairs.append([key, _pack(item, (*path, str(key)), prefix, tensors)])
+            return {"dict": pairs}
         case _:
             raise DataError(
                 f"a value of type {type(value).__name__} at '{'/'.join(path)}' cannot be stored; "
@@ -89,10 +90,8 @@ def _pack(value: Any, path: tuple[str, ...], prefix: str, tensors: dict[str, Ten
             )
 
 
-def _key(key: Any, path: tuple[str, ...]) -> str | int:
-    if isinstance(key, bool) or not isinstance(key, str | int):
-        raise DataError(f"the key {key!r} at '{'/'.join(path)}' cannot be stored; expected text")
-    return key
+def _is_key(key: Any) -> bool:
+    return isinstance(key, str | int) and not isinstance(key, bool)
 
 
 def unflatten(document: Any, tensors: Mapping[str, Tensor]) -> Any:
@@ -131,12 +130,7 @@ def _unpack(node: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
 
 
 def _is_pair(pair: Any) -> bool:
-    return (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and isinstance(pair[0], str | int)
-        and not isinstance(pair[0], bool)
-    )
+    return isinstance(pair, list) and len(pair) == 2 and _is_key(pair[0])
 
 
 def restore_optimiser(

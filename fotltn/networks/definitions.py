@@ -9,6 +9,7 @@ from typing import assert_never
 
 from torch import Tensor
 
+from fotltn.analysis.prefix import spread
 from fotltn.errors import CheckError, Diagnostic
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
@@ -115,10 +116,4 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
 
 def arranged(value: Value, free: Sequence[c.Axis], tables: Tables) -> Tensor:
     """A value as a table: axes (trace, the free variables in order, time)."""
-    tensor = value.tensor
-    order = [0, *(1 + value.axes.index(a) for a in free if a in value.axes), tensor.dim() - 1]
-    tensor = tensor.permute(order)
-    for place, axis in enumerate(free):
-        if axis not in value.axes:
-            tensor = tensor.unsqueeze(1 + place)
-    return tensor.expand(-1, *(tables.size(a) for a in free), -1)
+    return spread(value, tuple(free)).expand(-1, *map(tables.size, free), -1)

@@ -295,9 +295,9 @@ def config_of(root: Settings, folder: Path) -> Config:
     objective, axiom_p = _objective(root.table("objective"))
     config = Config(
         folder=folder,
-        theory=theory.text("file"),
-        semantics=theory.choice("semantics", SEMANTICS, "stable-product"),
-        p=theory.number("p", 1, low=1, infinite=True) if theory.has("p") else theory.take("p"),
+        theory=theory.value("file", str),
+        semantics=theory.value("semantics", str, "stable-product", SEMANTICS),
+        p=theory.value("p", float | None, None, Range(1, infinite=True)),
         data=_data(root.table("data")),
         inputs=root.by_name("inputs", _input),
         predicates=root.by_name("predicates", _predicate),
@@ -305,10 +305,10 @@ def config_of(root: Settings, folder: Path) -> Config:
         objective=objective,
         axiom_p=axiom_p,
         training=_training(root.table("training")),
-        compile=machine.flag("compile", False),
-        device=machine.text("device", "cpu"),
-        dtype=machine.choice("dtype", ("float32", "float64"), "float32"),
-        model=output.text("model", "model"),
+        compile=machine.value("compile", bool, False),
+        device=machine.value("device", str, "cpu"),
+        dtype=machine.value("dtype", Literal["float32", "float64"], "float32"),
+        model=output.value("model", str, "model"),
         source=root.source,
     )
     for table in (machine, theory, output, root):
@@ -376,7 +376,7 @@ def _predicate(predicates: Settings, name: str) -> PredicateConfig:
     if isinstance(kind := predicates.values[name], str):  # stands for a table
         predicates.values[name] = {"kind": kind}
     table = predicates.table(name)
-    kind = table.choice("kind", KINDS, "formula" if table.has("formula") else "network")
+    kind = table.value("kind", str, "formula" if table.has("formula") else "network", KINDS)
     if kind == "formula" and not table.has("formula"):
         hint = 'formula = "…", variables = ["x"]'
         raise table.error(None, "a definition needs its formula", hint)
@@ -394,8 +394,8 @@ def _group(table: Settings) -> GroupConfig:
 
 
 def _objective(table: Settings) -> tuple[Objective, dict[str, Schedule]]:
-    preset = PRESETS[table.choice("preset", PRESETS, "paper")]
-    axiom_p = table.by_name("axiom_p", lambda t, name: t.schedule(name, low=1))
+    preset = PRESETS[table.value("preset", str, "paper", PRESETS)]
+    axiom_p = table.value("axiom_p", Mapping[str, Schedule], None, Range(1))
     rate = Range(0, 1)
     objective = table.record(
         Objective, preset, p=Range(1), fact_p=Range(1), flips=Range(0, 0.5), missed=rate,
@@ -405,7 +405,7 @@ def _objective(table: Settings) -> tuple[Objective, dict[str, Schedule]]:
 
 
 def _training(table: Settings) -> Training:
-    optimiser = table.text("optimiser", Training().optimiser)
+    optimiser = table.value("optimiser", str, Training().optimiser)
     if optimiser.lower() not in OPTIMISERS:
         hint = did_you_mean(optimiser, OPTIMISERS) or f"there are {listing(OPTIMISERS, 20)}"
         raise table.error("optimiser", f"unknown optimiser '{optimiser}'", hint)

@@ -9,18 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import torch
 
-from fotltn.analysis.ask import Answer, ask
-from fotltn.analysis.audit import audit
-from fotltn.analysis.audit_data import Audit
-from fotltn.analysis.cells import Cells, cells_of
-from fotltn.analysis.metrics import Report, Scores, report
-from fotltn.analysis.over_time import TruthOverTime, truth_over_time
-from fotltn.analysis.predictions import predictions
-from fotltn.analysis.satisfaction import Satisfaction, satisfaction
-from fotltn.analysis.violations import Counterexample, Violation, Violations, counterexample
 from fotltn.errors import DataError, FotError, listing
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
@@ -49,8 +39,17 @@ from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs none of it
+    import pyarrow as pa
+
+    from fotltn.analysis.ask import Answer
+    from fotltn.analysis.audit_data import Audit
+    from fotltn.analysis.cells import Cells
     from fotltn.analysis.explain.explanation import Explanation
+    from fotltn.analysis.metrics import Report, Scores
+    from fotltn.analysis.over_time import TruthOverTime
+    from fotltn.analysis.satisfaction import Satisfaction
+    from fotltn.analysis.violations import Counterexample, Violation, Violations
 
 #: What kind of folder a model is.
 KIND = "model"
@@ -132,6 +131,8 @@ class Model:
 
     def cells(self, axiom: str, *, threshold: float = 0.5) -> Cells:
         """An axiom at every binding and time."""
+        from fotltn.analysis.cells import cells_of
+
         return cells_of(self.theory.axiom(axiom), self.tables, self.semantics, threshold)
 
     @property
@@ -173,15 +174,21 @@ class Model:
             semantics: in place of the model's own.
             threshold: for the crisp semantics, the degree from which on a fact is true.
         """
+        from fotltn.analysis.ask import ask
+
         other = named(semantics) if isinstance(semantics, str) else semantics
         return ask(formula, self.tables, other or self.semantics, at=at, threshold=threshold)
 
     def satisfaction(self) -> Satisfaction:
         """The degrees of all axioms."""
+        from fotltn.analysis.satisfaction import satisfaction
+
         return satisfaction(self.theory, self.tables, self.semantics)
 
     def truth_over_time(self, axiom: str) -> TruthOverTime:
         """The truth of an axiom at every binding and time."""
+        from fotltn.analysis.over_time import truth_over_time
+
         return truth_over_time(self.cells(axiom))
 
     def why(
@@ -246,10 +253,14 @@ class Model:
 
     def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
         """Where an axiom is false, degrees from the threshold on being true."""
+        from fotltn.analysis.violations import counterexample
+
         return counterexample(self.cells(axiom, threshold=threshold))
 
     def audit(self, *, threshold: float = 0.5) -> Audit:
         """What the values of the axioms are worth."""
+        from fotltn.analysis.audit import audit
+
         stated = self.world.stated
         unknown = [n for n in self.grounding.learned if n not in stated.index]
         return audit(
@@ -272,6 +283,8 @@ class Model:
 
     def score(self, labels: Labels, threshold: float = 0.5) -> Report:
         """How good predictions of labelled facts are."""
+        from fotltn.analysis.metrics import report
+
         return report(self.scores(labels), threshold=threshold)
 
     def scores(self, labels: Labels | None = None) -> Scores:
@@ -291,6 +304,8 @@ class Model:
 
     def predictions(self, predicates: Sequence[str] | None = None) -> pa.Table:
         """The degrees of predicates as a table of facts; without names, of those learned."""
+        from fotltn.analysis.predictions import predictions
+
         return predictions(self.tables, predicates or self.grounding.open)
 
     # --- keeping ----------------------------------------------------------------------------------

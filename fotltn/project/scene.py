@@ -84,9 +84,8 @@ class Scene:
     def tables(self) -> dict[str, Flags]:
         """What is true: Car and Ped with the axis (agent), the others with (agents …, time)."""
         cars, pedestrians, steps = self.size
-        agents = cars + pedestrians
-        is_car = np.arange(agents) < cars
-        near = np.zeros((agents, agents, steps), dtype=np.bool_)
+        is_car = np.arange(cars + pedestrians) < cars
+        near = np.zeros((len(is_car), len(is_car), steps), dtype=np.bool_)
         near[:cars, cars:] = self.close
         near[cars:, :cars] = self.close.transpose(1, 0, 2)
         of_cars = ((0, pedestrians), (0, 0))
@@ -103,20 +102,12 @@ class Scene:
 
     def stated(self) -> dict[str, Flags]:
         """Which cells of the tables are facts, true or false; for Close, all."""
-        cars, pedestrians, steps = self.size
-        agents = cars + pedestrians
-        is_car = np.arange(agents) < cars
-        about_cars = np.repeat(is_car[:, None], steps, axis=1)
-        everyone = np.ones(agents, dtype=np.bool_)
-        return {
-            "Car": everyone,
-            "Ped": everyone,
-            "Run": about_cars,
-            "Stop": about_cars,
-            "Crossing": ~about_cars,
-            "OnSidewalk": ~about_cars,
-            "Close": np.ones((agents, agents, steps), dtype=np.bool_),
-        }
+        tables = self.tables()
+        about_cars = tables["Run"] | tables["Stop"]
+        every = {name: np.ones_like(tables[name]) for name in ("Car", "Ped", "Close")}
+        moving = dict.fromkeys(("Run", "Stop"), about_cars)
+        moving |= dict.fromkeys(("Crossing", "OnSidewalk"), ~about_cars)
+        return {name: (every | moving)[name] for name in tables}
 
 
 def generate(cars: int, pedestrians: int, steps: int, *, seed: int, close: float = 0.05) -> Scene:
@@ -194,20 +185,6 @@ def facts(scene: Scene) -> pa.Table:
         }
         parts.append(pa.table(columns))
     return pa.concat_tables(parts)
-
-
-def write(scene: Scene, folder: Path | str, *, name: str = "facts.csv") -> Path:
-    """Write all facts as a table like any user's, and give its path.
-
-    Args:
-        scene: the scene.
-        folder: where to; it is made if it does not exist.
-        name: the name of the file, which ends in `.csv` or `.parquet`.
-
-    Raises:
-        DataError: the name is neither, or the file cannot be written.
-    """
-    return write_facts(facts(scene), folder, name)
 
 
 def write_facts(table: pa.Table, folder: Path | str, name: str) -> Path:

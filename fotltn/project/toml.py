@@ -8,7 +8,6 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -34,10 +33,14 @@ Places = dict[tuple[str, ...], Span]
 
 
 class Range(NamedTuple):
-    """The least and the greatest that a number may be."""
+    """The least and the greatest that a number may be, and whether it may be infinite."""
 
     low: float = 0
     high: float = math.inf
+    infinite: bool = False
+
+    def __str__(self) -> str:
+        return f"from {self.low:g}" + ("" if self.high == math.inf else f" to {self.high:g}")
 
 
 class Settings:
@@ -69,88 +72,66 @@ class Settings:
         self.taken.add(key)
         return self.values.get(key, default)
 
-    def text(self, key: str, default: str | None = None) -> str:
-        """Text, which must be there if there is no default."""
+    def value(self, key: str, kind: Any, default: Any = None, rule: Any = None) -> Any:
+        """The value of a key, or its default; text must be there if it has none.
+
+        Args:
+            key: the key.
+            kind: a type of `_KINDS`, one that may be None as well ("" and 0 stand for that), words
+                (`Literal`), a schedule, or a mapping from names to lists, schedules or anything.
+            default: of a key that is not there.
+            rule: the `Range` of a number, which is from 0 on otherwise; the words that a text may
+                be; or a function of this table and the key that reads it.
+
+        Raises:
+            DataError: it is missing, or another thing.
+        """
+        if NoneType in get_args(kind):
+            if not self.has(key):
+                return self.take(key, default)
+            value = self.value(key, get_args(kind)[0], None, rule)
+            return (value or None) if isinstance(value, str | int) else value
+        if callable(rule):
+            return rule(self, key)
+        if get_origin(kind) is Mapping:
+            return self._mapping(key, get_args(kind)[1], rule)
+        kind, rule = (str, get_args(kind)) if get_origin(kind) is Literal else (kind, rule)
         value = self.take(key, default)
-        if value is None:
+        if kind is Schedule:
+            try:
+                return schedule(value, key, low=0 if rule is None else rule.low)
+            except DataError as error:
+                raise self.error(key, error.diagnostics[0].message) from None
+        if kind is str and value is None:
             raise self.error(None, f"the key '{key}' is missing", f'{key} = "…"')
-        if not isinstance(value, str):
-            raise self.error(key, f"expected text in quotes, not {shown(value)}")
-        return value
-
-    def choice(self, key: str, known: Iterable[str], default: str) -> str:
-        """One of some words."""
-        value, words = self.text(key, default), list(known)
-        if value not in words:
-            hint = did_you_mean(value, words) or f"one of {listing(words)}"
+        if get_origin(kind) is tuple:
+            value = value if self.has(key) else list(default or ())
+            value = [value] if kind == tuple[str, ...] and isinstance(value, str) else value
+        right, what = _KINDS[kind]
+        if not right(value):
+            raise self.error(key, f"expected {what}, not {shown(value)}")
+        if kind in (int, float):
+            return self._within(key, kind, value, rule or Range())
+        if rule is not None and value not in rule:
+            hint = did_you_mean(value, list(rule)) or f"one of {listing(list(rule))}"
             raise self.error(key, f"unknown value '{value}'", hint)
-        return value
+        return tuple(value) if isinstance(value, list) else value
 
-    def number(
-        self,
-        key: str,
-        default: float,
-        *,
-        low: float,
-        high: float = math.inf,
-        infinite: bool = False,
-    ) -> float:
-        """A number in a range, or the default; infinite only where that is allowed."""
-        value = self.take(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise self.error(key, f"expected a number, not {shown(value)}")
-        if not low <= value <= high or (not infinite and not abs(value) < 1e300):
-            raise self.error(key, f"expected a number {_range(low, high)}, not {shown(value)}")
-        return math.inf if value > 1e300 else float(value)
+    def _within(self, key: str, kind: type, value: float, limits: Range) -> float:
+        fits = abs(value) < 2**63 if kind is int else limits.infinite or abs(value) < 1e300
+        if not fits or not limits.low <= value <= limits.high:
+            what = _KINDS[kind][1]
+            raise self.error(key, f"expected {what} {limits}, not {shown(value)}")
+        return value if kind is int else math.inf if value > 1e300 else float(value)
 
-    def integer(self, key: str, default: int, *, low: float = 0, high: float = math.inf) -> int:
-        """A whole number in a range, or the default."""
-        value = self.take(key, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, f"expected a whole number, not {shown(value)}")
-        if not low <= value <= min(high, 2**63 - 1):
-            raise self.error(
-                key, f"expected a whole number {_range(low, high)}, not {shown(value)}"
-            )
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
-        value = self.take(key, default)
-        if not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, not {shown(value)}")
-        return value
-
-    def texts(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
-        """A list of texts; one text stands for a list of one."""
-        value = self.take(key, list(default))
-        if isinstance(value, str):
-            return (value,)
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.error(key, f"expected a list of texts, not {shown(value)}")
-        return tuple(value)
-
-    def integers(self, key: str, default: Iterable[int] = ()) -> tuple[int, ...]:
-        """A list of whole numbers from 1."""
-        value = self.take(key, list(default))
-        if not isinstance(value, list) or not all(
-            isinstance(v, int) and not isinstance(v, bool) and 0 < v < 2**31 for v in value
-        ):
-            raise self.error(key, f"expected a list of whole numbers from 1, not {shown(value)}")
-        return tuple(value)
-
-    def schedule(self, key: str, default: Schedule | None = None, *, low: float = 0.0) -> Schedule:
-        """A number that follows the epochs."""
-        try:
-            return schedule(self.take(key, default), key, low=low)
-        except DataError as error:
-            raise self.error(key, error.diagnostics[0].message) from None
+    def _mapping(self, key: str, kind: Any, rule: Any) -> dict[str, Any]:
+        if kind is Any:
+            return dict(self.table(key).values)
+        return self.by_name(key, lambda table, name: table.value(name, kind, None, rule))
 
     def table(self, key: str) -> Settings:
         """A table below this one, empty if it is not there."""
-        value = self.take(key, {})
-        if not isinstance(value, dict):
-            raise self.error(key, f"expected a table, not {shown(value)}")
+        value = self.value(key, dict, {})
         return Settings(value, (*self.path, key), self.source, self.places)
 
     def by_name(self, key: str, read: Callable[[Settings, str], T]) -> dict[str, T]:
@@ -207,7 +188,7 @@ class Settings:
                 values[field.name] = default
             else:
                 rule = rules.get(field.name)
-                values[field.name] = self._read(field.name, types[field.name], default, rule)
+                values[field.name] = self.value(field.name, types[field.name], default, rule)
         self.finish()
         try:
             return kind(**values)
@@ -215,31 +196,31 @@ class Settings:
             first = error.diagnostics[0]
             raise self.error(None, first.message, first.hint) from None
 
-    def _read(self, key: str, kind: Any, default: Any, rule: Any) -> Any:
-        """The value of a key, by the type of its field; "" and 0 stand for None if it may be."""
-        if NoneType in get_args(kind):
-            if not self.has(key):
-                return self.take(key, default)
-            value = self._read(key, get_args(kind)[0], None, rule)
-            return (value or None) if isinstance(value, str | int) else value
-        if callable(rule):
-            return rule(self, key)
-        if get_origin(kind) is Literal:
-            return self.choice(key, get_args(kind), default)
-        low, high = rule if isinstance(rule, Range) else Range()
-        readers: dict[Any, Callable[[], Any]] = {
-            bool: lambda: self.flag(key, default),
-            int: lambda: self.integer(key, default, low=low, high=high),
-            float: lambda: self.number(key, default, low=low, high=high),
-            str: lambda: self.choice(key, rule, default) if rule else self.text(key, default),
-            tuple[str, ...]: lambda: self.texts(key, default or ()),
-            tuple[int, ...]: lambda: self.integers(key, default or ()),
-            Schedule: lambda: self.schedule(key, default, low=low),
-            Mapping[str, Schedule]: lambda: self.by_name(key, partial(Settings.schedule, low=low)),
-            Mapping[str, tuple[str, ...]]: lambda: self.by_name(key, Settings.texts),
-            Mapping[str, Any]: lambda: dict(self.table(key).values),
-        }
-        return readers[kind]()
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+#: What a value must be like, and what errors call that.
+_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    bool: (lambda v: isinstance(v, bool), "true or false"),
+    int: (_is_integer, "a whole number"),
+    float: (_is_number, "a number"),
+    str: (lambda v: isinstance(v, str), "text in quotes"),
+    dict: (lambda v: isinstance(v, dict), "a table"),
+    tuple[str, ...]: (
+        lambda v: isinstance(v, list) and all(isinstance(w, str) for w in v),
+        "a list of texts",
+    ),
+    tuple[int, ...]: (
+        lambda v: isinstance(v, list) and all(_is_integer(n) and 0 < n < 2**31 for n in v),
+        "a list of whole numbers from 1",
+    ),
+}
 
 
 def place_of(places: Places, path: tuple[str, ...]) -> Span | None:
@@ -347,10 +328,6 @@ def _resolved(
             counts[plain] = counts.get(plain, 0) + 1
         path = (*path, f"{part}[{counts[plain]}]") if plain in counts else plain
     return path
-
-
-def _range(low: float, high: float) -> str:
-    return f"from {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
 
 
 # --- writing ----------------------------------------------------------------------------------

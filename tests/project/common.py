@@ -8,6 +8,7 @@ import torch
 
 from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.model import Model
+from fotltn.project.scene import Scene, facts, write_facts
 from fotltn.project.toml import parse_toml
 from fotltn.project.train import train
 
@@ -135,6 +136,11 @@ def changed(*changes: tuple[str, str]) -> str:
 
 def config(text: str = TOML, folder: Path = Path()) -> Config:
     return config_of(parse_toml(text, "project.toml"), folder)
+
+
+def write(scene: Scene, folder: Path, *, name: str = "facts.csv") -> Path:
+    """Write the facts of a scene as a table like any user's."""
+    return write_facts(facts(scene), folder, name)
 
 
 def trained(folder: Path, toml: str = TOML) -> Model:

@@ -12,8 +12,8 @@ from torch import nn
 import fotltn
 from fotltn.learn.store import read_folder
 from fotltn.project.scene import THEORY as FILE
-from fotltn.project.scene import generate, write
-from tests.project.common import THEORY, project, same
+from fotltn.project.scene import generate
+from tests.project.common import THEORY, project, same, write
 
 FEW = {"epochs": 5}
 
@@ -251,3 +251,12 @@ def test_the_package_loads_without_what_learns():
     code = "import fotltn, sys; print('torch' in sys.modules, 'train' in dir(fotltn))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_training_loads_nothing_of_what_looks_at_models():
+    code = "import sys, fotltn.project.api; print([m for m in sys.modules if m.startswith(%r)])"
+    aside = ("fotltn.analysis.explain", "fotltn.reporting", "fotltn.web", "sklearn", "scipy")
+    done = subprocess.run(
+        [sys.executable, "-c", code % (aside,)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -12,10 +12,11 @@ from fotltn.engine import compile_formulas
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.project.scene import THEORY as FILE
-from fotltn.project.scene import facts, generate, write
+from fotltn.project.scene import facts, generate
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.crisp import evaluate as crisp_value
 from fotltn.syntax.load import load_theory
+from tests.project.common import write
 
 #: As the smaller data set of the paper.
 SIZE = (50, 50, 100)

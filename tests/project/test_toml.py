@@ -2,13 +2,14 @@
 
 import math
 import tomllib
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fotltn.errors import DataError
-from fotltn.project.toml import Settings, parse_toml, show_toml
+from fotltn.project.toml import Range, Settings, parse_toml, show_toml
 
 TEXT = """\
 top = 1
@@ -73,48 +74,58 @@ def test_tables_of_an_array_have_numbers():
     )
 
 
+TEXTS, INTEGERS = tuple[str, ...], tuple[int, ...]
 WRONG = [
-    ("text", {}, 1, "expected text in quotes, not 1"),
-    ("text", {}, True, "expected text in quotes, not true"),
-    ("integer", {"default": 1}, 1.5, "expected a whole number, not 1.5"),
-    ("integer", {"default": 1}, True, "expected a whole number, not true"),
-    ("integer", {"default": 1, "low": 2}, 1, "expected a whole number from 2, not 1"),
-    ("integer", {"default": 1, "high": 5}, 6, "expected a whole number from 0 to 5, not 6"),
-    ("integer", {"default": 1}, 10**50, "not so long a number"),
-    ("number", {"default": 1, "low": 0}, "2", "expected a number, not '2'"),
-    ("number", {"default": 1, "low": 0}, math.nan, "expected a number, not nan"),
-    ("number", {"default": 1, "low": 0}, math.inf, "expected a number from 0, not inf"),
-    ("number", {"default": 1, "low": 0}, 10**400, "expected a number from 0, not so long a number"),
-    ("number", {"default": 1, "low": 0, "high": 1}, 1.5, "expected a number from 0 to 1, not 1.5"),
-    ("flag", {"default": True}, "yes", "expected true or false, not 'yes'"),
-    ("texts", {}, [1], "expected a list of texts, not [1]"),
-    ("texts", {}, {"a": "b"}, "expected a list of texts, not {'a': 'b'}"),
-    ("integers", {"default": ()}, [0], "expected a list of whole numbers from 1, not [0]"),
-    ("integers", {"default": ()}, [2**40], "expected a list of whole numbers from 1"),
-    ("integers", {"default": ()}, 3, "expected a list of whole numbers from 1, not 3"),
-    ("table", {}, 3, "expected a table, not 3"),
-    ("tables", {}, {"a": 1}, "expected tables, each as [[key]]"),
-    ("tables", {}, [1], "expected tables, each as [[key]]"),
-    ("choice", {"known": ("one", "two"), "default": "one"}, "tow", "unknown value 'tow'"),
+    (str, None, 1, "expected text in quotes, not 1"),
+    (str, None, True, "expected text in quotes, not true"),
+    (int, None, 1.5, "expected a whole number, not 1.5"),
+    (int, None, True, "expected a whole number, not true"),
+    (int, Range(2), 1, "expected a whole number from 2, not 1"),
+    (int, Range(0, 5), 6, "expected a whole number from 0 to 5, not 6"),
+    (int, None, 10**50, "not so long a number"),
+    (float, None, "2", "expected a number, not '2'"),
+    (float, None, math.nan, "expected a number, not nan"),
+    (float, None, math.inf, "expected a number from 0, not inf"),
+    (float, None, 10**400, "expected a number from 0, not so long a number"),
+    (float, Range(0, 1), 1.5, "expected a number from 0 to 1, not 1.5"),
+    (bool, None, "yes", "expected true or false, not 'yes'"),
+    (TEXTS, None, [1], "expected a list of texts, not [1]"),
+    (TEXTS, None, {"a": "b"}, "expected a list of texts, not {'a': 'b'}"),
+    (INTEGERS, None, [0], "expected a list of whole numbers from 1, not [0]"),
+    (INTEGERS, None, [2**40], "expected a list of whole numbers from 1"),
+    (INTEGERS, None, 3, "expected a list of whole numbers from 1, not 3"),
+    (dict, None, 3, "expected a table, not 3"),
+    (str, ("one", "two"), "tow", "unknown value 'tow'"),
+    (Literal["one", "two"], None, "tow", "unknown value 'tow'"),
 ]
 
 
-@pytest.mark.parametrize(("method", "options", "value", "message"), WRONG)
-def test_values_of_the_wrong_kind(method, options, value, message):
-    source = parse_toml("", "f.toml")
+def settings(value) -> Settings:
+    return Settings({"key": value}, (), parse_toml("", "f.toml").source, {})
+
+
+@pytest.mark.parametrize(("kind", "rule", "value", "message"), WRONG)
+def test_values_of_the_wrong_kind(kind, rule, value, message):
+    for optional in (kind, kind | None):
+        with pytest.raises(DataError) as found:
+            settings(value).value("key", optional, None, rule)
+        assert message in str(found.value)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [1]])
+def test_tables_of_the_wrong_kind(value):
     with pytest.raises(DataError) as found:
-        getattr(Settings({"key": value}, (), source.source, {}), method)("key", **options)
-    assert message in str(found.value)
+        settings(value).tables("key")
+    assert "expected tables, each as [[key]]" in str(found.value)
 
 
 def test_infinite_numbers_where_they_are_allowed():
-    given = Settings({"p": math.inf}, (), parse_toml("", "f").source, {})
-    assert given.number("p", 1, low=1, infinite=True) == math.inf
+    assert settings(math.inf).value("key", float, 1, Range(1, infinite=True)) == math.inf
 
 
 def test_keys_that_nobody_took_are_refused_with_the_nearest():
     given = parse_toml("epochs = 3\nepochz = 4\n", "f.toml")
-    given.integer("epochs", 1)
+    given.value("epochs", int, 1)
     with pytest.raises(DataError) as found:
         given.finish()
     assert str(found.value) == (

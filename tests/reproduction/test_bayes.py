@@ -13,9 +13,10 @@ from fotltn.analysis.metrics import pr_auc
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.labels import Labels, labels
 from fotltn.grounding.split import flip, split
-from fotltn.project.scene import LEARNED, THEORY, Size, generate, write
+from fotltn.project.scene import LEARNED, THEORY, Size, generate
 from fotltn.syntax.load import load_theory
 from reproduction.paper.bayes import SMALLEST_RATE, limits, posterior, posteriors, scores
+from tests.project.common import write
 from tests.reproduction.crossing_sets import every_set
 
 SHORT: dict[str, Any] = {"sweeps": 20, "burn_in": 4, "chains": 2}
