@@ -29,8 +29,8 @@ from benchmarks.common import seconds as timed
 from fotltn.engine import InBlocks, Prepared, compile_formulas
 from fotltn.evaluation import evaluate_all
 from fotltn.grounding.dense import interpretation
-from fotltn.learn.batches import Batches
 from fotltn.learn.fit import fit
+from fotltn.networks.parts import Batches
 from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world

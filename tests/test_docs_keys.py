@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fotltn.learn.batches import Batches
 from fotltn.learn.objective import Objective
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Training
+from fotltn.networks.parts import Batches
 from fotltn.project.config import (
     PRESETS,
     Config,

@@ -67,7 +67,7 @@ class Display:
         for warning in (*built.world.theory.warnings, *built.world.facts.warnings):
             print(warning.render(), file=sys.stderr)
         if built.task.training.batches is not None:
-            from fotltn.learn.batches import bias
+            from fotltn.networks.parts import bias
 
             for sentence in bias(built.task.training.batches, built.world.theory):
                 print(f"note: {sentence}", file=sys.stderr)

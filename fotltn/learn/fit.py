@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, Diagnostic
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
-from fotltn.learn.batches import parts
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
 from fotltn.learn.identity import differences, identity
 from fotltn.learn.objective import (
@@ -36,7 +35,7 @@ from fotltn.learn.optimizer_state import (
 )
 from fotltn.learn.store import below
 from fotltn.learn.task import OPTIMISERS, Task
-from fotltn.networks.parts import DataPart
+from fotltn.networks.parts import DataPart, parts
 
 _STATE = "state.json"
 _LAYOUT = 2  # of that file
@@ -178,7 +177,9 @@ class _Fit:
             return self._epoch(self.progress.epoch + 1)
 
     def _epoch(self, number: int) -> Epoch:
-        task, steps = self.task, _Steps()
+        task = self.task
+        rows: list[list[float]] = []  # of losses, one for each step
+        seen: list[Tensor] = []  # values of axioms
         self.modules.train()
         best: bool | None = None
         fixed, signature = task.grounding.fixed, task.grounding.signature
@@ -190,20 +191,24 @@ class _Fit:
             step.total.backward()
             if task.training.clip is not None:
                 nn.utils.clip_grad_norm_(self.modules.parameters(), task.training.clip)
-            steps.add(step, values, number)
+            rows.append(step.numbers())
+            _finite(rows[-1][0], number)
+            seen += [] if values is None else [values]
             if part is None and self.watched is None:
                 # The loss is that of the weights before the step.
-                best = self.judge(number, steps.losses[-1][0])
+                best = self.judge(number, rows[-1][0])
             self.optimiser.step()
-        if not steps.losses:
+        if not rows:
             raise DataError(
                 f"no part of epoch {number} has a labelled fact; draw more entities at once"
             )
-        total, facts, axioms = steps.mean()
+        total, facts, *axioms = (sum(column) / len(rows) for column in zip(*rows, strict=True))
         watched = self.watch(number) if self.watched is not None else total
         if best is None:
             best = self.judge(number, watched)
-        epoch = Epoch(number, total, facts, axioms, steps.values(task), watched, best)
+        values_by_axiom = _over_traces(task, seen)
+        mean = axioms[0] if axioms else None
+        epoch = Epoch(number, total, facts, mean, values_by_axiom, watched, best)
         self.progress.epoch = number
         self.progress.history.append(epoch)
         if number >= task.training.epochs:
@@ -249,7 +254,7 @@ class _Fit:
         self.modules.eval()
         tables = self.task.grounding()
         loss = fact_loss(self.task.objective, self.watched, tables, math.inf, self.flips())
-        return _number(float(loss), number)
+        return _finite(float(loss), number)
 
     def judge(self, number: int, watched: float) -> bool:
         """Whether this is the best epoch so far; if not for too long, training stops."""
@@ -375,41 +380,19 @@ class _Fit:
             )
 
 
-@dataclass(slots=True)
-class _Steps:
-    """What the steps of an epoch came to."""
-
-    losses: list[tuple[float, float, float | None]] = field(default_factory=list)
-    seen: list[Tensor] = field(default_factory=list)
-
-    def add(self, step: Losses, values: Tensor | None, number: int) -> None:
-        """Take note of a step; the only place where numbers are waited for."""
-        kinds = [step.total, step.facts, *([] if step.axioms is None else [step.axioms])]
-        total, facts, *axioms = torch.stack([k.detach().to(step.total) for k in kinds]).tolist()
-        self.losses.append((_number(total, number), facts, axioms[0] if axioms else None))
-        if values is not None:
-            self.seen.append(values)
-
-    def mean(self) -> tuple[float, float, float | None]:
-        """The means of the losses."""
-        total, facts, axioms = zip(*self.losses, strict=True)
-        known = [a for a in axioms if a is not None]
-        count = len(self.losses)
-        return sum(total) / count, sum(facts) / count, sum(known) / count if known else None
-
-    def values(self, task: Task) -> dict[str, float]:
-        """The values of axioms, over all traces."""
-        if not self.seen:
-            return {}
-        semantics, batches = task.axioms.semantics, task.training.batches
-        if batches is not None and batches.by == "traces":
-            by_trace = torch.cat(self.seen, dim=1)
-        else:
-            by_trace = torch.stack(self.seen).mean(0) if len(self.seen) > 1 else self.seen[0]
-        together = by_trace[:, 0]
-        if by_trace.shape[1] > 1:
-            together = torch.stack([over_traces(row, semantics) for row in by_trace])
-        return dict(zip(task.axioms.names, together.tolist(), strict=True))
+def _over_traces(task: Task, seen: list[Tensor]) -> dict[str, float]:
+    """The values of axioms in the steps of an epoch, over all traces."""
+    if not seen:
+        return {}
+    semantics, batches = task.axioms.semantics, task.training.batches
+    if batches is not None and batches.by == "traces":
+        by_trace = torch.cat(seen, dim=1)
+    else:
+        by_trace = torch.stack(seen).mean(0) if len(seen) > 1 else seen[0]
+    together = by_trace[:, 0]
+    if by_trace.shape[1] > 1:
+        together = torch.stack([over_traces(row, semantics) for row in by_trace])
+    return dict(zip(task.axioms.names, together.tolist(), strict=True))
 
 
 def _common(device: torch.device) -> dict[str, torch.Generator]:
@@ -421,7 +404,7 @@ def _common(device: torch.device) -> dict[str, torch.Generator]:
     return generators
 
 
-def _number(loss: float, number: int) -> float:
+def _finite(loss: float, number: int) -> float:
     if not math.isfinite(loss):
         raise DataError(
             f"the loss of epoch {number} is {loss}: a network gives something that is no number, "

@@ -144,6 +144,12 @@ class Losses:
     facts: Tensor
     axioms: Tensor | None
 
+    def numbers(self) -> list[float]:
+        """The same as numbers, which are waited for."""
+        kinds = [self.total, self.facts, *([] if self.axioms is None else [self.axioms])]
+        numbers: list[float] = torch.stack([k.detach().to(self.total) for k in kinds]).tolist()
+        return numbers
+
 
 class Flips(nn.Module):
     """The rate of flipped labels, below one half, as a parameter."""

@@ -13,10 +13,10 @@ import torch
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
-from fotltn.learn.batches import Batches, check_batches
 from fotltn.learn.objective import Objective
 from fotltn.learn.satisfaction import Axioms
 from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.parts import Batches, check_batches
 
 OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
     name.lower(): kind

@@ -12,13 +12,13 @@ from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean,
 from fotltn.files import ROOT, inside
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
-from fotltn.learn.batches import Batches
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.store import MANIFEST
 from fotltn.learn.task import OPTIMISERS, Training
 from fotltn.networks.encoders import Time
+from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
 from fotltn.project.toml import Range, Settings, place_of, places_of, read_toml, show_toml
 from fotltn.semantics.config import SEMANTICS

@@ -16,12 +16,12 @@ from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
-from fotltn.learn.batches import bias
 from fotltn.learn.fit import Epoch, FitResult
 from fotltn.learn.objective import predicted
 from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
+from fotltn.networks.parts import bias
 from fotltn.project.build import Built, ground, meaning
 from fotltn.project.config import Config, config_of, show_config
 from fotltn.project.stored import (

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from fotltn import DataError
-from fotltn.learn.batches import Batches, bias, check_batches, parts
 from fotltn.learn.satisfaction import Axioms
 from fotltn.logic.check import check
-from fotltn.networks.parts import DataPart, part
+from fotltn.networks.parts import Batches, DataPart, bias, check_batches, part, parts
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables
 from fotltn.syntax.load import parse_theory

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import torch
 
-from fotltn.learn.batches import Batches
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint
 from fotltn.learn.fit import fit
+from fotltn.networks.parts import Batches
 from tests.learn import tasks
 
 EPOCHS, KILLS = 150, 20

@@ -9,7 +9,6 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.split import flip
-from fotltn.learn.batches import Batches
 from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint
 from fotltn.learn.fit import Epoch, _Fit, fit
 from fotltn.learn.objective import FACTS_ONLY, Objective
@@ -17,6 +16,7 @@ from fotltn.learn.optimizer_state import flatten, unflatten
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Training
+from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import Logits, Network, mlp
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
 from tests.learn import tasks

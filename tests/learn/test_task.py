@@ -7,13 +7,13 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.labels import Labels
-from fotltn.learn.batches import Batches
 from fotltn.learn.objective import FACTS_ONLY, Objective
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import schedule
 from fotltn.learn.task import OPTIMISERS, Task, Training
 from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
+from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import Network, mlp
 from fotltn.semantics.config import STABLE_PRODUCT
 from fotltn.semantics.interpretation import Tables

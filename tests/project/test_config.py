@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fotltn.errors import DataError, FotError
-from fotltn.learn.batches import Batches
 from fotltn.learn.schedule import Schedule
+from fotltn.networks.parts import Batches
 from fotltn.project.build import build
 from fotltn.project.config import (
     DataConfig,
