@@ -94,11 +94,7 @@ def _changes(formula: c.Formula, signature: Signature) -> str | None:
 
 def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
     uses = {
-        name: [
-            node.predicate
-            for node in postorder(one.formula)
-            if isinstance(node, c.Atom) and node.predicate in checked
-        ]
+        name: [used for used in symbols(one.formula) if used in checked]
         for name, one in checked.items()
     }
     try:
@@ -112,6 +108,15 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
             )
         ) from None
     return {name: checked[name] for name in order}
+
+
+def symbols(formula: c.Formula) -> list[str]:
+    """The predicates and functions of a formula, which share one space of names."""
+    return [
+        node.predicate if isinstance(node, c.Atom) else node.function
+        for node in postorder(formula)
+        if isinstance(node, c.Atom | c.Apply)
+    ]
 
 
 def arranged(value: Value, free: Sequence[c.Axis], tables: Tables) -> Tensor:

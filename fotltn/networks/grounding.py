@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.evaluation import Evaluator
-from fotltn.logic import core as c
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
-from fotltn.networks.definitions import arranged, definitions
+from fotltn.networks.definitions import arranged, definitions, symbols
 from fotltn.networks.encoders import Inputs
 from fotltn.networks.parts import DataPart
 from fotltn.networks.predicates import (
@@ -31,7 +30,6 @@ from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
-from fotltn.tree import postorder
 
 #: What PyTorch's own names are told by.
 _PLAIN = nn.ModuleDict()
@@ -108,12 +106,7 @@ class Grounding(nn.Module):
         """The predicates that training can change: learned ones, and those defined by them."""
         changing = {*self.learned, *self._functions}
         for name, checked in self.definitions.items():
-            used = {
-                node.predicate if isinstance(node, c.Atom) else node.function
-                for node in postorder(checked.formula)
-                if isinstance(node, c.Atom | c.Apply)
-            }
-            if used & changing:
+            if changing & {*symbols(checked.formula)}:
                 changing.add(name)
         return tuple(n for n in self.signature.predicates if n in changing)
 

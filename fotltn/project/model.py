@@ -336,7 +336,7 @@ class Model:
         }
         write_folder(
             path,
-            {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
+            tensors,
             {
                 "project.toml": _HEAD + show_config(self.config),
                 "theory.fot": show_theory(self.world.source),

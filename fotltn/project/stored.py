@@ -195,7 +195,7 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
 
 
 class _Stored:
-    """The tensors of a folder, each checked against the names and the theory."""
+    """The tensors of a folder, each of which is what its name, the domain and the theory say."""
 
     def __init__(
         self,
@@ -212,128 +212,101 @@ class _Stored:
             constants={s: {n: i for i, n in enumerate(e)} for s, e in facts.entities.items()},
             signature=signature, names=facts.names, single=facts.traces == ("",),
         )  # fmt: skip
+        self.features = {
+            sort: _names(names, f"the features of '{sort}'")
+            for sort, names in _typed(domain, "features", dict).items()
+        }
+        for name, tensor in tensors.items():
+            if not name.startswith("weights/"):
+                shape, kind, most = self._expected(name, tensor)
+                _check_tensor(name, tensor, shape, kind, most)
 
     def fixed(self) -> Tables:
         """The tables of what is not computed."""
+        predicates: dict[str, Tensor | SparseTable] = {}
+        for name, entry in _typed(self.domain, "tables", dict).items():
+            shape = list(table_shape(self.frame, self.signature.predicates[name]))
+            right = isinstance(entry, list) and len(entry) == 2 and entry[0] == shape
+            _expect(right and _is_number(entry[1]), f"the table of '{name}' is not of its facts")
+            index, value = (self.tensors[f"given/{name}/{part}"] for part in ("index", "value"))
+            predicates[name] = sparse_table(index, value, shape, default=entry[1])
+        for key, table in below(self.tensors, "given/").items():
+            if key.endswith("/table"):
+                predicates[key.removesuffix("/table")] = table
+        functions, relations = below(self.tensors, "functions/"), below(self.tensors, "relations/")
+        known = (set(self.signature.functions), set(self.signature.relations))
+        same = (set(functions), set(relations)) == known
+        _expect(same, "its functions and relations are not those of its theory")
+        inputs = {
+            sort: Features(names, self.tensors[f"features/{sort}"])
+            for sort, names in self.features.items()
+        }
         return replace(
-            self.frame, predicates=self._predicates(), functions=self._functions(),
-            relations=self._relations(), inputs=self._features(), present=self._present(),
+            self.frame, predicates=predicates, functions=functions, relations=relations,
+            present=below(self.tensors, "present/"), inputs=inputs,
         )  # fmt: skip
 
     def labels(self, kind: str) -> Labels:
         """The labels of a kind, in the order of declarations, which is that of the packed ones."""
         tensors, known = below(self.tensors, f"{kind}/"), self.signature.predicates
         names = [n for n in known if f"{n}/index" in tensors]
-        keys = {f"{n}/{part}" for n in names for part in ("index", "truth")}
-        _expect(set(tensors) == keys, f"the labels ({kind}) are not of predicates of its theory")
-        for name in names:
-            what, shape = f"the labels ({kind}) of '{name}'", table_shape(self.frame, known[name])
-            truth, index = tensors[f"{name}/truth"], tensors[f"{name}/index"]
-            count = truth.shape[0] if truth.dim() == 1 else -1
-            _degrees(what, _table(what, truth, (count,), self.dtype))
-            _table(what, index, (len(shape), count), torch.int64)
-            limits = torch.tensor(shape).unsqueeze(-1)
-            _expect(bool(((index >= 0) & (index < limits)).all()), f"{what} are outside its table")
-        return Labels(
-            {n: tensors[f"{n}/index"] for n in names},
-            {n: tensors[f"{n}/truth"] for n in names},
-            {n: known[n].sorts for n in names},
-            self.local,
-        )
+        index = {n: tensors[f"{n}/index"] for n in names}
+        truth = {n: tensors[f"{n}/truth"] for n in names}
+        same = all(index[n].shape[1] == truth[n].shape[0] for n in names)
+        _expect(same and len(tensors) == 2 * len(names), f"its labels ({kind}) are incomplete")
+        return Labels(index, truth, {n: known[n].sorts for n in names}, self.local)
 
-    def _predicates(self) -> dict[str, Tensor | SparseTable]:
-        tables: dict[str, Tensor | SparseTable] = {}
-        tensors, known = below(self.tensors, "given/"), self.signature.predicates
-        for name, entry in _typed(self.domain, "tables", dict).items():
-            _expect(
-                name in known and isinstance(entry, list) and len(entry) == 2
-                and entry[0] == list(table_shape(self.frame, known[name])) and _is_number(entry[1]),
-                f"the table of '{name}' is not that of its facts",
-            )  # fmt: skip
-            value = tensors.get(f"{name}/value", torch.empty(()))
-            count = value.shape[0] if value.dim() == 1 else -1
-            index = tensors.get(f"{name}/index", torch.empty(()))
-            integers = index.dtype if index.dtype == torch.int32 else torch.int64
-            tables[name] = sparse_table(
-                _table(f"the index of '{name}'", index, (len(entry[0]), count), integers),
-                _table(f"the facts of '{name}'", value, (count,), self.dtype),
-                entry[0],
-                default=entry[1],
-            )
-        for key, table in tensors.items():
-            name, _, kind = key.rpartition("/")
-            _expect(name in known, f"'{name}' is no predicate of its theory")
-            if kind == "table":
-                what, shape = f"the table of '{name}'", table_shape(self.frame, known[name])
-                tables[name] = _degrees(what, _table(what, table, shape, self.dtype))
-        return tables
+    def _expected(
+        self, name: str, tensor: Tensor
+    ) -> tuple[Sequence[int], torch.dtype, Tensor | None]:
+        """The shape (-1 for any size), the type and the greatest numbers that a tensor may have."""
+        kind, _, symbol = name.partition("/")
+        batch, sizes, horizon = self.frame.batch, self.frame.sizes, self.frame.horizon
+        match kind:
+            case "given" | "stated" | "train" | "test":
+                predicate, _, part = symbol.rpartition("/")
+                shape = table_shape(self.frame, self.signature.predicates[predicate])
+                if part == "index":
+                    small = kind == "given" and tensor.dtype == torch.int32
+                    last = torch.tensor(shape).unsqueeze(-1) - 1
+                    return (len(shape), -1), torch.int32 if small else torch.int64, last
+                return shape if part == "table" else (-1,), self.dtype, torch.tensor(1)
+            case "functions":
+                decl = self.signature.functions[symbol]
+                shape = table_shape(self.frame, decl)
+                if decl.result == REAL:
+                    return shape, self.dtype, None
+                return shape, torch.int64, self._last_entities([decl.result])
+            case "relations":
+                sorts = self.signature.relations[symbol].sorts
+                return (-1, len(sorts)), torch.int64, self._last_entities(sorts)
+            case "features":
+                times = 1 if tensor.dim() == 4 and tensor.shape[2] == 1 else horizon
+                width = len(self.features[symbol])
+                return (batch, sizes[symbol], times, width), self.dtype, None
+            case "present":
+                return (batch, sizes[symbol], horizon), torch.bool, None
+        raise ValueError(f"'{name}' is nothing of a model")
 
-    def _functions(self) -> dict[str, Tensor]:
-        tensors, known = below(self.tensors, "functions/"), self.signature.functions
-        _expect(set(tensors) == set(known), "its functions are not those of its theory")
-        for name, decl in known.items():
-            what, is_number = f"the function '{name}'", decl.result == REAL
-            kind = self.dtype if is_number else torch.int64
-            table = _table(what, tensors[name], table_shape(self.frame, decl), kind)
-            if not is_number:
-                self._check_entities(what, table, decl.result)
-        return tensors
-
-    def _relations(self) -> dict[str, Tensor]:
-        tensors, known = below(self.tensors, "relations/"), self.signature.relations
-        _expect(set(tensors) == set(known), "its relations are not those of its theory")
-        for name, decl in known.items():
-            what = f"the relation '{name}'"
-            count = tensors[name].shape[0] if tensors[name].dim() else -1
-            table = _table(what, tensors[name], (count, len(decl.sorts)), torch.int64)
-            for place, sort in enumerate(decl.sorts):
-                self._check_entities(what, table[:, place], sort)
-        return tensors
-
-    def _features(self) -> dict[str, Features]:
-        features = {}
-        for sort, value in _typed(self.domain, "features", dict).items():
-            what = f"the features of '{sort}'"
-            names, table = _names(value, what), self.tensors.get(f"features/{sort}")
-            batch, size, horizon = self._moments(sort)
-            static = table is not None and table.dim() == 4 and table.shape[2] == 1
-            shape = (batch, size, 1 if static else horizon, len(names))
-            features[sort] = Features(names, _table(what, table, shape, self.dtype))
-        return features
-
-    def _present(self) -> dict[str, Tensor]:
-        masks = below(self.tensors, "present/")
-        for sort, mask in masks.items():
-            _table(f"where '{sort}' is present", mask, self._moments(sort), torch.bool)
-        return masks
-
-    def _moments(self, sort: str) -> tuple[int, int, int]:
-        """The shape (trace, entity, time) of a sort."""
-        _expect(sort in self.frame.sizes, f"'{sort}' is no sort of its theory")
-        return self.frame.batch, self.frame.sizes[sort], self.frame.horizon
-
-    def _check_entities(self, what: str, numbers: Tensor, sort: str) -> None:
-        last = max(1, self.frame.sizes[sort]) - 1
-        right = not numbers.numel() or (int(numbers.min()) >= 0 and int(numbers.max()) <= last)
-        _expect(right, f"{what} names an entity that there is not")
+    def _last_entities(self, sorts: Sequence[str]) -> Tensor:
+        return torch.tensor([max(1, self.frame.sizes[s]) - 1 for s in sorts])
 
 
-def _table(what: str, table: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A tensor of that shape and type, all of whose numbers are finite."""
-    if table is None:
-        raise ValueError(f"{what} is missing")
+def _check_tensor(
+    name: str, tensor: Tensor, shape: Sequence[int], dtype: torch.dtype, most: Tensor | None
+) -> None:
+    fits = tensor.dim() == len(shape) and all(
+        wanted in (-1, size) for size, wanted in zip(tensor.shape, shape, strict=True)
+    )
     _expect(
-        tuple(table.shape) == tuple(shape) and table.dtype == dtype,
-        f"{what} has the shape {tuple(table.shape)} and the type {table.dtype}; "
+        fits and tensor.dtype == dtype,
+        f"'{name}' has the shape {tuple(tensor.shape)} and the type {tensor.dtype}; "
         f"expected {tuple(shape)} and {dtype}",
     )
-    _expect(bool(table.isfinite().all()), f"{what} has numbers that are not finite")
-    return table
-
-
-def _degrees(what: str, table: Tensor) -> Tensor:
-    _expect(bool(((table >= 0) & (table <= 1)).all()), f"{what} has degrees outside [0, 1]")
-    return table
+    _expect(bool(tensor.isfinite().all()), f"'{name}' has numbers that are not finite")
+    if most is not None:
+        inside = (tensor >= 0) & (tensor <= most)
+        _expect(bool(inside.all()), f"'{name}' has numbers below 0, or that are too great")
 
 
 def _names(value: Any, what: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -180,7 +181,7 @@ class Settings:
         Raises:
             DataError: a key is missing, unknown or wrong, or they do not fit together.
         """
-        types, values = get_type_hints(kind), {}
+        types, values = _types(kind), {}
         for field in dataclasses.fields(kind):  # type: ignore[arg-type]
             default = None if field.default is dataclasses.MISSING else field.default
             default = default if usual is None else getattr(usual, field.name)
@@ -195,6 +196,12 @@ class Settings:
         except DataError as error:
             first = error.diagnostics[0]
             raise self.error(None, first.message, first.hint) from None
+
+
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass of ours; their text is read once."""
+    return get_type_hints(kind)
 
 
 def _is_number(value: Any) -> bool:
