@@ -28,7 +28,7 @@ class Node:
     _hash: int
 
     def __post_init__(self) -> None:
-        """Compute the hash from the parts, whose hashes are known already, and list the children."""
+        """Compute the hash from the parts, whose hashes are known, and list the children."""
         fields = parts(self)
         below: list[Node] = []
         for part in fields:

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from torch import Tensor
 
-from fotltn.analysis.prefix import spread
+from fotltn.analysis.axes import spread
 from fotltn.errors import CheckError, Diagnostic
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
