@@ -236,7 +236,7 @@ def test_what_needs_torch_loads_on_first_use():
 
 @pytest.mark.parametrize("name", list(every_module()))
 def test_every_module_imports(name):
-    if name == "fotltn.kernels.transpose":
+    if name.startswith("fotltn.kernels.gpu."):
         pytest.importorskip("triton")
     assert importlib.import_module(name).__name__ == name
 

@@ -38,6 +38,11 @@ class Means:
     low: int
     high: int
 
+    @property
+    def shape(self) -> tuple[float, float, float]:
+        """What is the same at every distance."""
+        return self.p, self.q, self.epsilon
+
 
 def fits(semantics: Semantics) -> bool:
     """Whether a semantics has the form above."""
@@ -66,9 +71,9 @@ def values(left: Tensor, right: Tensor, counts: Tensor, m: Means, inside: Tensor
     x, r = _sides(left, right, m)
     sums = torch.zeros_like(x)
     if x.is_cuda:
-        from fotltn.kernels import diagonals_gpu
+        from fotltn.kernels.gpu import diagonals as gpu
 
-        diagonals_gpu.add_witnesses(sums, x, r, m, inside)
+        gpu.add_witnesses(sums, x, r, inside, m.low, m.high, m.shape)
         return _root(sums.div_(counts), m.q)
     running = torch.zeros_like(x)
     if m.low == 0:
@@ -140,9 +145,9 @@ def _running(x: Tensor, first: Tensor, start: int, stop: int, stride: int) -> Te
     count = (stop - start) // stride + 1
     sums = torch.empty(count, *x.shape, dtype=x.dtype, device=x.device)
     if x.is_cuda:
-        from fotltn.kernels import diagonals_gpu
+        from fotltn.kernels.gpu import diagonals as gpu
 
-        diagonals_gpu.running(sums, x, first, start, stop, stride)
+        gpu.running(sums, x, first, start, stop, stride)
         return sums
     running = sums[0].copy_(first)
     if stride > 1:
@@ -188,9 +193,9 @@ def _add_gradients(
 ) -> None:  # fmt: skip
     """Add what one witness of each point gives: to `carried` for the running sum, and to `by_r`."""
     if running.is_cuda:
-        from fotltn.kernels import diagonals_gpu
+        from fotltn.kernels.gpu import diagonals as gpu
 
-        diagonals_gpu.add_gradients(running, r, grad, carried, by_r, distance, m, inside)
+        gpu.add_gradients(running, r, grad, carried, by_r, inside, distance, m.shape)
         return
     mean, keep = running.div_(distance), 1 - m.epsilon
     root = _root(mean, m.p)

@@ -108,7 +108,7 @@ class _Multiply(torch.autograd.Function):
 
 def _swap(u: Tensor) -> Tensor:
     if u.is_cuda and _have_triton():
-        from fotltn.kernels.transpose import transposed
+        from fotltn.kernels.gpu.transpose import transposed
 
         return transposed(u)
     return u.transpose(-1, -2).clone(memory_format=torch.contiguous_format)

@@ -190,7 +190,7 @@ shutil._use_fd_functions = False
 IMPORTS = """
 import fotltn
 for module in pkgutil.walk_packages(fotltn.__path__, "fotltn."):
-    if not module.name.endswith(("__main__", "kernels.transpose")):
+    if not module.name.endswith("__main__") and ".kernels.gpu." not in module.name:
         importlib.import_module(module.name)
 from fotltn.learn import locks
 assert locks.fcntl is None

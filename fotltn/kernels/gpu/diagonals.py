@@ -1,16 +1,16 @@
-"""The loops of `diagonals` on a GPU. All tensors lie in memory without gaps, time first."""
+"""The loops of `kernels.diagonals` on a GPU. All tensors lie in memory without gaps, time first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from fotltn.kernels.diagonals import Means
+#: The exponents of the left and the right side, and the projections of a semantics.
+Shape = tuple[float, float, float]
 
 #: Points that one program of a kernel has: few where it loops over distances, many else.
 _FEW, _MANY = 256, 1024
@@ -107,12 +107,14 @@ def _gradients(  # type: ignore[no-untyped-def] # noqa: ANN202
     tl.store(carried + place, tl.load(carried + place, mask=there) - slope, mask=there)
 
 
-def add_witnesses(sums: Tensor, x: Tensor, r: Tensor, m: Means, inside: Tensor | None) -> None:
+def add_witnesses(
+    sums: Tensor, x: Tensor, r: Tensor, inside: Tensor | None, low: int, high: int, shape: Shape
+) -> None:
     """The sums over all witnesses, at every point."""
     count = sums.numel()
     _witnesses[_grid(count, _FEW)](
-        sums, x, r, sums if inside is None else inside, sums.shape[1], m.low, m.high, count,
-        m.p, m.q, m.epsilon, inside is not None, _FEW,
+        sums, x, r, sums if inside is None else inside, sums.shape[1], low, high, count,
+        *shape, inside is not None, _FEW,
     )  # fmt: skip
 
 
@@ -125,15 +127,15 @@ def running(sums: Tensor, x: Tensor, first: Tensor, start: int, stop: int, strid
 
 
 def add_gradients(
-    running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor, distance: int,
-    m: Means, inside: Tensor | None,
+    running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor,
+    inside: Tensor | None, distance: int, shape: Shape,
 ) -> None:  # fmt: skip
     """What one diagonal adds to the gradients."""
     count = running.numel()
     tiny = torch.finfo(running.dtype).tiny
     _gradients[_grid(count, _MANY)](
         running, r, grad, carried, by_r, running if inside is None else inside, distance, count,
-        m.p, m.q, m.epsilon, tiny, inside is not None, _MANY,
+        *shape, tiny, inside is not None, _MANY,
     )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Kernels in Triton, which is only there with a GPU."""
