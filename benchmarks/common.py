@@ -20,8 +20,8 @@ from fotltn.engine import Compiled, Prepared, compile_formulas
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.project.scene import LEARNED, THEORY
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 
 STATIC = ("Car", "Ped")

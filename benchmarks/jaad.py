@@ -36,7 +36,7 @@ from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.semantics import crisp
 from fotltn.semantics.config import CRISP, Semantics, named
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.tables import Tables, Value
 
 PROJECT = Path(__file__).resolve().parent.parent / "examples" / "jaad"
 LEARNED = ("Stop", "Run", "Crossing", "OnSidewalk")

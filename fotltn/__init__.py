@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from fotltn.project.model import load_model as load_model
     from fotltn.project.rules import load_project as load_project
     from fotltn.reporting import plots as plots
-    from fotltn.semantics.interpretation import Tables as Tables
+    from fotltn.semantics.tables import Tables as Tables
 
 #: The public names: what documentation and examples use, and nothing else.
 __all__ = (
@@ -123,7 +123,7 @@ _LAZY = {
     "report": "fotltn.api",
     "rules": "fotltn.api",
     "steps": "fotltn.monitor.trace",
-    "Tables": "fotltn.semantics.interpretation",
+    "Tables": "fotltn.semantics.tables",
     "tables": "fotltn.data",
     "train": "fotltn.project.api",
     "Wide": "fotltn.grounding.wide",

@@ -15,7 +15,7 @@ from fotltn.evaluation import Evaluator, over_traces
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check_formula
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT, Semantics, semantics_of
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Axiom, Theory

@@ -17,8 +17,8 @@ from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Wide, read_wide
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
-from fotltn.semantics.interpretation import Names, Tables
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.theory import Theory
 
 

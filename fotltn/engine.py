@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import Expr, Kind, Leaf, Reduce
+from fotltn.algebra.expr import Expr, Reduce, Reduction, TableLeaf
 from fotltn.algebra.lower import by_equations, lower
 from fotltn.algebra.passes import optimize
 from fotltn.algebra.passes.share import share
@@ -20,15 +20,15 @@ from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, Layout, layout
 from fotltn.plan.build import BUDGET, EQUATIONS, build
+from fotltn.plan.context import Run
 from fotltn.plan.cost import called, dense_cost
-from fotltn.plan.facts import Bound
+from fotltn.plan.facts import LeafFacts
 from fotltn.plan.plan import Plan, Route
 from fotltn.plan.run import execute
 from fotltn.plan.sizes import Sizes, Sparse
-from fotltn.plan.state import Run
 from fotltn.semantics.config import PMean, Semantics
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.tree import postorder
 
@@ -97,7 +97,9 @@ class Program:
         unused = {}
         for name, formula in self.formulas:
             written = {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}
-            read = {n.predicate for n in postorder(roots[name]) if isinstance(n, Leaf | c.Atom)}
+            read = {
+                n.predicate for n in postorder(roots[name]) if isinstance(n, TableLeaf | c.Atom)
+            }
             if written - read:
                 unused[name] = tuple(sorted(written - read))
         return unused
@@ -124,7 +126,7 @@ class Prepared:
     facts: dict[str, SparseTable] = field(default_factory=dict)  # as of the last call
     guards: frozenset[str] = frozenset()
     unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    bound: dict[Leaf, Bound] = field(default_factory=dict)
+    bound: dict[TableLeaf, LeafFacts] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
     @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
@@ -240,7 +242,7 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
     """
     for step in prepared.plan.steps:
         kind = step.node.kind if isinstance(step.node, Reduce) else None
-        extreme = step.route is Route.SUPPORT and kind in (Kind.MINIMUM, Kind.MAXIMUM)
+        extreme = step.route is Route.SUPPORT and kind in (Reduction.MINIMUM, Reduction.MAXIMUM)
         if extreme or step.route in (Route.CHUNKED, Route.PAIRS):
             raise SemanticsError(f"a step of the kind '{step.route}' is not compiled")
         if step.why == EQUATIONS:

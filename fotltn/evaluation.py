@@ -31,11 +31,11 @@ from fotltn.plan.build import BUDGET
 from fotltn.plan.cost import check_peak
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, semantics_of
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.from_tensors import interpret, whole_number
 from fotltn.semantics.logspace import to_log
 from fotltn.semantics.operators import operators
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import interpret, whole_number
+from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Axiom, FunctionDecl, PredicateDecl, Theory

@@ -12,8 +12,8 @@ from torch import Tensor
 import fotltn
 from fotltn.data import checked_theory
 from fotltn.logic.check import check_formula
-from fotltn.semantics.interpretation import Names, Tables
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.operators import STRICT, Temporal
 from fotltn.syntax.parse import parse_formula

@@ -25,8 +25,8 @@ from fotltn.semantics.config import (
     Semantics,
     TNorm,
 )
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.operators import STRICT, Temporal

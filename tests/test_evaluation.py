@@ -11,7 +11,7 @@ from fotltn.engine import compile_formulas
 from fotltn.evaluation import evaluate_all
 from fotltn.semantics import reference
 from fotltn.semantics.config import LTN
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.from_tensors import interpret
 from tests.helpers import value_of
 from tests.semantics.worlds import arguments, random_batch, random_quantified
 

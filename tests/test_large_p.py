@@ -16,8 +16,8 @@ from fotltn.evaluation import Evaluator, axiom_values, evaluate_all
 from fotltn.learn.satisfaction import Axioms
 from fotltn.semantics import reference
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
 pytestmark = pytest.mark.reliability

@@ -16,16 +16,16 @@ from collections.abc import Mapping
 
 from fotltn.algebra.expr import (
     Affine,
-    Const,
     Expr,
-    Kind,
-    Leaf,
     Op,
     Pointwise,
     Power,
     Product,
     Reduce,
+    Reduction,
     Root,
+    Scalar,
+    TableLeaf,
 )
 from fotltn.algebra.passes.factor_products import factor_products
 from fotltn.algebra.passes.fold_constants import affine, fold_constants, product
@@ -39,18 +39,18 @@ Monomial = tuple[tuple[int, int], ...]  # numbers of parts, and their exponents
 Polynomial = dict[Monomial, float]
 
 
-def off_facts(node: Reduce, leaf: Leaf) -> tuple[Expr, Reduce]:
+def off_facts(node: Reduce, leaf: TableLeaf) -> tuple[Expr, Reduce]:
     """A mean as if a table had no facts, and the mean of what its facts add."""
     rest = without(node.x, leaf)
     excess = Pointwise(Op.EXCESS, (node.x, rest))
-    return mean(node, rest), Reduce(Kind.MEAN, node.over, node.time, excess)
+    return mean(node, rest), Reduce(Reduction.MEAN, node.over, node.time, excess)
 
 
-def without(x: Expr, leaf: Leaf) -> Expr:
+def without(x: Expr, leaf: TableLeaf) -> Expr:
     """An expression where a table has no fact, so that its leaf is 0."""
 
     def rule(inner: Node) -> Node:
-        return Const(0.0) if inner == leaf else inner
+        return Scalar(0.0) if inner == leaf else inner
 
     return fold_constants(transform(x, rule))
 
@@ -82,10 +82,10 @@ def _mean(node: Reduce, x: Expr) -> Expr:
     time = node.time and x.timed
     if not over and not time:
         return x
-    return split_sums(factor_products(Reduce(Kind.MEAN, over, time, x)))
+    return split_sums(factor_products(Reduce(Reduction.MEAN, over, time, x)))
 
 
-def grows(x: Expr, leaf: Leaf, low: Mapping[Expr, float]) -> bool:
+def grows(x: Expr, leaf: TableLeaf, low: Mapping[Expr, float]) -> bool:
     """Whether a body grows with a leaf; `low` is the least value of each part."""
 
     def visit(node: Node, below: list[bool | None]) -> bool | None:
@@ -122,7 +122,7 @@ def by_powers(node: Reduce) -> Expr | None:
     terms = []
     for monomial, scale in found.items():
         factors = [Power(parts[i], float(n)) if n > 1 else parts[i] for i, n in monomial]
-        terms.append(affine(mean(node, product(factors)), scale, 0.0) if factors else Const(scale))
+        terms.append(affine(mean(node, product(factors)), scale, 0.0) if factors else Scalar(scale))
     return Pointwise(Op.PLUS, tuple(terms))
 
 
@@ -154,7 +154,7 @@ def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
         if not isinstance(node, Expr):
             return None
         match node:
-            case Const(value):
+            case Scalar(value):
                 return {(): value} if value >= 0 else None
             case Affine(inner, scale, offset) if _mixed(inner):
                 if below[0] is None or scale <= 0 or offset < 0:

@@ -14,7 +14,7 @@ from fotltn.semantics.config import Semantics
 from fotltn.tree import Node, children, postorder
 
 
-class Kind(StrEnum):
+class Reduction(StrEnum):
     """What a reduction does with the values."""
 
     MEAN = "mean"  # 0 over nothing
@@ -58,7 +58,7 @@ class Expr(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Leaf(Expr):
+class TableLeaf(Expr):
     """The degree of a predicate at terms."""
 
     predicate: str
@@ -76,7 +76,7 @@ class Data(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Const(Expr):
+class Scalar(Expr):
     """A number."""
 
     value: float
@@ -129,7 +129,7 @@ class Reduce(Expr):
     A guard that is `still` does not change over time.
     """
 
-    kind: Kind
+    kind: Reduction
     over: tuple[c.Axis, ...]
     time: bool
     x: Expr
@@ -146,7 +146,7 @@ class At(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Shift(Expr):
+class TimeShift(Expr):
     """The value some steps away, and `outside` beyond the ends of the trace."""
 
     x: Expr
@@ -159,7 +159,7 @@ class Shift(Expr):
 class Scan(Expr):
     """A reduction over a window of time, for every time point."""
 
-    kind: Kind
+    kind: Reduction
     x: Expr
     window: c.Window
     past: bool
@@ -176,7 +176,7 @@ class Pairs(Expr):
     semantics: Semantics
 
 
-def own_axes(leaf: Leaf) -> tuple[c.Axis, ...] | None:
+def own_axes(leaf: TableLeaf) -> tuple[c.Axis, ...] | None:
     """The axes of the arguments in order, if each is a variable of its own; else None."""
     axes = tuple(a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None)
     return axes if len(axes) == len(leaf.args) == len(set(axes)) else None
@@ -216,11 +216,11 @@ def free_axes_of_all(*roots: c.Core | Expr) -> dict[c.Core, frozenset[c.Axis]]:
 def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
     none: frozenset[c.Axis] = frozenset()
     match node:
-        case Leaf(_, args, temporal):
+        case TableLeaf(_, args, temporal):
             return none.union(*(free_axes(a) for a in args)), temporal
         case Data(formula, temporal):
             return free_axes(formula), temporal
-        case Const():
+        case Scalar():
             return none, False
         case Affine(x) | Power(x) | Root(x):
             return x.axes, x.timed
@@ -232,7 +232,7 @@ def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
             return inner - set(over), moving and not time
         case At(x):
             return x.axes, False
-        case Shift(x) | Scan(_, x):
+        case TimeShift(x) | Scan(_, x):
             return x.axes, True
         case Pairs(left, right):
             return left.axes | right.axes, True

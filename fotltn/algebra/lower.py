@@ -7,20 +7,20 @@ from collections.abc import Callable
 from fotltn.algebra.expr import (
     Affine,
     At,
-    Const,
     Data,
     Expr,
-    Kind,
-    Leaf,
     Op,
     Pairs,
     Pointwise,
     Power,
     Product,
     Reduce,
+    Reduction,
     Root,
+    Scalar,
     Scan,
-    Shift,
+    TableLeaf,
+    TimeShift,
 )
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
@@ -36,12 +36,12 @@ from fotltn.semantics.config import (
 )
 from fotltn.tree import fold, postorder
 
-Reducer = Callable[[Kind, Expr], Expr]
+Reducer = Callable[[Reduction, Expr], Expr]
 
 _FOLDS = {
-    TNorm.PRODUCT: Kind.PRODUCT,
-    TNorm.MINIMUM: Kind.MINIMUM,
-    TNorm.LUKASIEWICZ: Kind.SUM,
+    TNorm.PRODUCT: Reduction.PRODUCT,
+    TNorm.MINIMUM: Reduction.MINIMUM,
+    TNorm.LUKASIEWICZ: Reduction.SUM,
 }
 _DUAL = {
     TConorm.PROBABILISTIC_SUM: TNorm.PRODUCT,
@@ -89,10 +89,10 @@ class _Lowering:
         parts = [b for b in below if b is not None]
         match node:
             case c.Truth(value):
-                return Const(float(value))
+                return Scalar(float(value))
             case c.Atom(name, args):
                 temporal = not self.signature.predicates[name].static
-                return Leaf(name, args, temporal or _moving(args, self.signature))
+                return TableLeaf(name, args, temporal or _moving(args, self.signature))
             case c.Edge():
                 return Data(node, temporal=True)
             case c.Equal(left, right) | c.Compare(_, left, right):
@@ -112,7 +112,7 @@ class _Lowering:
                     how, universal, parts[-1], lambda k, x: Reduce(k, axes, False, x, guard, still)
                 )
             case c.Shift(_, steps, past, weak):
-                return Shift(parts[0], steps, past, float(weak))
+                return TimeShift(parts[0], steps, past, float(weak))
             case c.Aggregate(universal, _, window, past):
                 how = self.s.always if universal else self.s.eventually
                 return self.aggregate(
@@ -176,19 +176,19 @@ class _Lowering:
         """⊗ or ⊕ by `reduce(kind, x)`, which is a quantifier's or a temporal operator's."""
         match how:
             case PMean(p) if p == float("inf"):
-                return reduce(Kind.MINIMUM if universal else Kind.MAXIMUM, x)
+                return reduce(Reduction.MINIMUM if universal else Reduction.MAXIMUM, x)
             case PMean(p):
                 inner = complement(self.high(x)) if universal else self.low(x)
                 mean = (
-                    reduce(Kind.MEAN, inner)
+                    reduce(Reduction.MEAN, inner)
                     if p == 1
-                    else Root(reduce(Kind.MEAN, Power(inner, p)), p)
+                    else Root(reduce(Reduction.MEAN, Power(inner, p)), p)
                 )
                 return complement(mean) if universal else mean
             case Fold() if universal:
                 return self.fold(self.s.conjunction, x, reduce)
             case Fold() if self.s.disjunction is TConorm.MAXIMUM:
-                return reduce(Kind.MAXIMUM, x)
+                return reduce(Reduction.MAXIMUM, x)
             case Fold():
                 return complement(self.fold(_DUAL[self.s.disjunction], complement(x), reduce))
         raise AssertionError(how)
@@ -196,8 +196,8 @@ class _Lowering:
     def fold(self, norm: TNorm, x: Expr, reduce: Reducer) -> Expr:
         if norm is not TNorm.LUKASIEWICZ:
             return reduce(_FOLDS[norm], x)
-        lost = reduce(Kind.SUM, complement(x))
-        return Pointwise(Op.POSITIVE, (complement(lost), Const(0.0)))
+        lost = reduce(Reduction.SUM, complement(x))
+        return Pointwise(Op.POSITIVE, (complement(lost), Scalar(0.0)))
 
 
 def _moving(terms: tuple[c.Term, ...], signature: Signature) -> bool:

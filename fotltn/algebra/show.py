@@ -12,7 +12,7 @@ from fotltn.tree import Node, children, fold, postorder
 def show(root: e.Expr) -> str:
     """One line, for messages and fixtures.
 
-    >>> show(e.Affine(e.Const(2.0), -1.0, 1.0))
+    >>> show(e.Affine(e.Scalar(2.0), -1.0, 1.0))
     '1 - 2'
     """
 
@@ -106,11 +106,11 @@ def window_text(window: c.Window) -> str:
 
 def _text(node: e.Expr, below: list[str]) -> str:
     match node:
-        case e.Leaf(name):
+        case e.TableLeaf(name):
             return f"{name}({', '.join(below)})" if below else name
         case e.Data():
             return f"given({below[0]})"
-        case e.Const(value):
+        case e.Scalar(value):
             return f"{value:g}"
         case e.Affine(_, -1.0, offset):
             return f"{offset:g} - {below[0]}"
@@ -131,7 +131,7 @@ def _text(node: e.Expr, below: list[str]) -> str:
             return f"{kind}[{axes}]({below[0]}{where})"
         case e.At(_, time):
             return f"({below[0]})@{time}"
-        case e.Shift(_, steps, past, outside):
+        case e.TimeShift(_, steps, past, outside):
             return f"shift[{'-' if past else '+'}{steps}, {outside:g}]({below[0]})"
         case e.Scan(kind, _, window, past):
             return f"{'past ' if past else ''}{kind}-scan{window_text(window)}({below[0]})"

@@ -18,7 +18,7 @@ from fotltn.format import degree
 from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Names, Tables, Value
+from fotltn.semantics.tables import Names, Tables, Value
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.notebook import bar, strip, table, text
 from fotltn.syntax.parse import parse_formula

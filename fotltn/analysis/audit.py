@@ -22,8 +22,8 @@ from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.semantics.config import PMean, Semantics, check_share
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.tree import transform
 
 _MARK = " (antecedent)"  # no predicate's name has a blank

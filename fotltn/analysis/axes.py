@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.tables import Tables, Value
 
 
 class Column(NamedTuple):

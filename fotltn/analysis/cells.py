@@ -32,7 +32,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics, check_share
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.formula import Formula
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from fotltn.evaluation import Evaluator, axiom_values
 from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics, check_share
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, Value
 from fotltn.tree import postorder, transform
 
 #: The most cells of one formula that are held at once.

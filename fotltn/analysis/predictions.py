@@ -18,8 +18,8 @@ from torch import Tensor
 from fotltn.analysis.record import look_up
 from fotltn.errors import DataError
 from fotltn.files import write_files
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import PredicateDecl
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]

@@ -15,7 +15,7 @@ from torch import Tensor
 from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics.config import CRISP
-from fotltn.semantics.interpretation import Tables, Value, align
+from fotltn.semantics.tables import Tables, Value, align
 
 Layer = c.Quantifier | c.Aggregate
 

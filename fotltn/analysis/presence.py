@@ -17,7 +17,7 @@ from torch import Tensor
 from fotltn.analysis.axes import columns
 from fotltn.logic import core as c
 from fotltn.logic.span import HERE, TimeSpan, spans
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.tables import Tables, Value
 from fotltn.tree import children
 
 

@@ -21,7 +21,7 @@ from fotltn.errors import DataError, LimitError
 from fotltn.logic.check import CheckedAxiom
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 
 #: The part of the draws that an interval spans.
 LEVEL = 0.95

@@ -9,7 +9,7 @@ from fotltn.analysis.evaluate_cells import degrees_of
 from fotltn.analysis.record import look_up
 from fotltn.logic.check import CheckedTheory
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.notebook import bar, table, text
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fotltn.errors import Diagnostic
 from fotltn.grounding.cells import Floats, Ints
-from fotltn.grounding.read import Place
+from fotltn.grounding.read import TablePlace
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 
@@ -36,7 +36,7 @@ class Rows:
         return Rows(self.trace[index], self.args[index], self.time[index], self.value[index])
 
 
-class Kind(StrEnum):
+class SymbolKind(StrEnum):
     """What rows are about."""
 
     PREDICATE = "predicate"
@@ -60,7 +60,7 @@ class Symbol:
     """
 
     name: str
-    kind: Kind
+    kind: SymbolKind
     sorts: tuple[str, ...]
     static: bool
     result: str = REAL
@@ -77,16 +77,16 @@ class Symbol:
         return self.sorts if self.result == REAL else (*self.sorts, self.result)
 
 
-class Part(NamedTuple):
+class SourceRows(NamedTuple):
     """Rows of one symbol from one table, with their numbers there."""
 
     rows: Rows
-    place: Place
+    place: TablePlace
     numbers: Ints
 
 
 @dataclass(slots=True)
-class Names:
+class NameNumbers:
     """Numbers for names, in order of first appearance."""
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -113,27 +113,30 @@ class Collector:
         """Begin with nothing but the symbols of a signature."""
         self.signature = signature
         self.count = 0
-        self.traces = Names()
-        self.entities = {sort: Names() for sort in signature.sorts}
-        self.parts: dict[str, list[Part]] = {}
+        self.traces = NameNumbers()
+        self.entities = {sort: NameNumbers() for sort in signature.sorts}
+        self.parts: dict[str, list[SourceRows]] = {}
         self.quiet: set[str] = set()
         self.symbols: dict[str, Symbol] = {
             **{
-                n: Symbol(n, Kind.PREDICATE, d.sorts, d.static)
+                n: Symbol(n, SymbolKind.PREDICATE, d.sorts, d.static)
                 for n, d in signature.predicates.items()
             },
             **{
-                n: Symbol(n, Kind.FUNCTION, d.sorts, d.static, d.result)
+                n: Symbol(n, SymbolKind.FUNCTION, d.sorts, d.static, d.result)
                 for n, d in signature.functions.items()
             },
-            **{n: Symbol(n, Kind.RELATION, d.sorts, True) for n, d in signature.relations.items()},
+            **{
+                n: Symbol(n, SymbolKind.RELATION, d.sorts, True)
+                for n, d in signature.relations.items()
+            },
         }
         self._errors: list[tuple[int, int, int, Diagnostic]] = []
         self._tables: dict[str, int] = {}
         self._told: set[tuple[str, int]] = set()
 
     def complain(
-        self, place: Place | None, row: int | None, message: str, hint: str | None = None
+        self, place: TablePlace | None, row: int | None, message: str, hint: str | None = None
     ) -> None:
         """Note an error at a row, in a table, or in none; the first few are kept."""
         self.count += 1
@@ -146,17 +149,17 @@ class Collector:
         if len(self._errors) > _SHOWN_ERRORS:
             heapq.heappop(self._errors)
 
-    def complain_once(self, place: Place, row: int, message: str) -> None:
+    def complain_once(self, place: TablePlace, row: int, message: str) -> None:
         """Note an error that several facts of one row may share."""
         if (place.name, row) not in self._told:
             self._told.add((place.name, row))
             self.complain(place, row, message)
 
-    def begin(self, place: Place) -> None:
+    def begin(self, place: TablePlace) -> None:
         """Errors of this table come after those of tables before it."""
         self._tables.setdefault(place.name, len(self._tables))
 
-    def add(self, key: str, part: Part) -> None:
+    def add(self, key: str, part: SourceRows) -> None:
         """Collect rows of a symbol."""
         self.parts.setdefault(key, []).append(part)
 

@@ -12,8 +12,8 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.semantics.tables import Tables
 
 #: The most cells that one table may have; beyond it, dense evaluation is not the right tool.
 MAX_CELLS = 2**28

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
-from fotltn.grounding.collect import Collector, Kind
+from fotltn.grounding.collect import Collector, SymbolKind
 from fotltn.grounding.collect import Rows as Rows
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long
 from fotltn.grounding.merge import Conflict, Tally, lengths, localise, spread, unique
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Names
+from fotltn.semantics.tables import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,16 @@ def assemble(
     facts = Facts(
         tuple(collector.traces.numbers),
         {s: tuple(n.numbers) for s, n in collector.entities.items() if s not in own},
-        {k: r for k, r in rows.items() if kinds[k] not in (Kind.FEATURE, Kind.EXISTENCE)},
+        {
+            k: r
+            for k, r in rows.items()
+            if kinds[k] not in (SymbolKind.FEATURE, SymbolKind.EXISTENCE)
+        },
         ends,
         tally.warnings(on_conflict),
         own,
     )
-    return facts, {k: r for k, r in rows.items() if kinds[k] == Kind.FEATURE}
+    return facts, {k: r for k, r in rows.items() if kinds[k] == SymbolKind.FEATURE}
 
 
 def _check_options(signature: Signature, local: Sequence[str], on_conflict: str) -> None:

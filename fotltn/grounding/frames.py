@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from fotltn.errors import DataError
-from fotltn.grounding.read import Place, read_file
+from fotltn.grounding.read import TablePlace, read_file
 
 #: A file by its name, a data frame that Arrow can read (an object with `__arrow_c_stream__`, such
 #: as those of pyarrow, pandas and polars), or a mapping from the names of columns to their cells.
@@ -20,7 +20,7 @@ Source = Any
 _INDEX = re.compile(r"__index_level_\d+__")  # how an index of pandas arrives
 
 
-def read_sources(sources: Iterable[Source]) -> Iterator[tuple[Place, pa.Table]]:
+def read_sources(sources: Iterable[Source]) -> Iterator[tuple[TablePlace, pa.Table]]:
     """The tables of files and data frames, with the place of every row.
 
     Messages speak of "the data frame" if there is one, and of "data frame 1" and so on if there
@@ -42,7 +42,7 @@ def _is_path(source: Source) -> bool:
     return isinstance(source, str | os.PathLike)
 
 
-def _read_frame(source: Source, name: str) -> tuple[Place, pa.Table]:
+def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
     if isinstance(source, pa.RecordBatch):
         table = pa.Table.from_batches([source])
     elif isinstance(source, pa.Table):
@@ -60,7 +60,7 @@ def _read_frame(source: Source, name: str) -> tuple[Place, pa.Table]:
             "of a file, a data frame with '__arrow_c_stream__', or a mapping of columns"
         )
     kept = [i for i, column in enumerate(table.column_names) if not _INDEX.fullmatch(column)]
-    return Place(name, "frame"), table.select(kept)
+    return TablePlace(name, "frame"), table.select(kept)
 
 
 def _from_columns(columns: Mapping[Any, Any], name: str) -> pa.Table:
@@ -94,5 +94,5 @@ def _as_word(cell: Any, column: str, row: int, name: str) -> str | None:
         return None
     if isinstance(cell, bool | int | float | str):
         return str(cell)
-    at = Place(name, "frame", column=column).at(row)
+    at = TablePlace(name, "frame", column=column).at(row)
     raise DataError(f"{at}: a value of type '{type(cell).__name__}', not text or a number")

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 
 from fotltn.errors import did_you_mean, listing
 from fotltn.grounding.cells import A_TIME, Floats, Ints, numbers, times, where
-from fotltn.grounding.collect import EVERY, Collector, Kind, Part, Rows, Symbol
-from fotltn.grounding.read import Place, as_text
+from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
+from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.core import REAL
 
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
 
 
-def collect_long(collector: Collector, place: Place, raw: pa.Table) -> None:
+def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None:
     """Collect the facts of a long table."""
     collector.begin(place)
     table = as_text(place, raw)
@@ -47,7 +47,7 @@ def collect_long(collector: Collector, place: Place, raw: pa.Table) -> None:
             collector.add(name, part)
 
 
-def _columns(collector: Collector, place: Place, table: pa.Table) -> list[str] | None:
+def _columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[str] | None:
     names = table.column_names
     doubled = sorted({n for n in names if names.count(n) > 1})
     if doubled:
@@ -71,11 +71,11 @@ def _columns(collector: Collector, place: Place, table: pa.Table) -> list[str] |
 def read_symbol(
     collector: Collector,
     name: str,
-    place: Place,
+    place: TablePlace,
     table: pa.Table,
     rows: Ints,
     arguments: Sequence[str],
-) -> Part | None:
+) -> SourceRows | None:
     """The facts of one symbol, or None after complaints.
 
     Args:
@@ -114,10 +114,10 @@ def read_symbol(
         return None
     trace = read_traces(collector, table)
     named = np.flatnonzero(trace != EVERY)
-    if symbol.kind == Kind.RELATION and len(named):
+    if symbol.kind == SymbolKind.RELATION and len(named):
         collector.complain(place, int(rows[named[0]]), f"the relation '{name}' has no traces")
     stacked = np.stack(args, axis=1) if args else np.zeros((len(rows), 0), dtype=np.int64)
-    return Part(Rows(trace, stacked, time, value), place, rows)
+    return SourceRows(Rows(trace, stacked, time, value), place, rows)
 
 
 def read_traces(collector: Collector, table: pa.Table) -> Ints:
@@ -129,7 +129,9 @@ def read_traces(collector: Collector, table: pa.Table) -> Ints:
     return trace
 
 
-def _time(collector: Collector, symbol: Symbol, place: Place, table: pa.Table, rows: Ints) -> Ints:
+def _time(
+    collector: Collector, symbol: Symbol, place: TablePlace, table: pa.Table, rows: Ints
+) -> Ints:
     nowhere = np.full(len(rows), -1, dtype=np.int64)
     name = symbol.name
     if "time" not in table.column_names:
@@ -141,9 +143,9 @@ def _time(collector: Collector, symbol: Symbol, place: Place, table: pa.Table, r
     if symbol.static:
         for i in where(pc.is_valid(column)):
             hint = {
-                Kind.PREDICATE: f"leave it empty, or declare '{name}' without 'static'",
-                Kind.FUNCTION: f"leave it empty, or declare '{name}' as 'temporal'",
-                Kind.RELATION: "leave it empty: a relation is the same at all times",
+                SymbolKind.PREDICATE: f"leave it empty, or declare '{name}' without 'static'",
+                SymbolKind.FUNCTION: f"leave it empty, or declare '{name}' as 'temporal'",
+                SymbolKind.RELATION: "leave it empty: a relation is the same at all times",
             }[symbol.kind]
             collector.complain(
                 place, int(rows[i]), f"'{name}' is static, but has time {column[int(i)]}", hint
@@ -158,16 +160,16 @@ def _time(collector: Collector, symbol: Symbol, place: Place, table: pa.Table, r
 
 
 def _value(
-    collector: Collector, symbol: Symbol, place: Place, table: pa.Table, rows: Ints
+    collector: Collector, symbol: Symbol, place: TablePlace, table: pa.Table, rows: Ints
 ) -> Floats:
     name, kind = symbol.name, symbol.kind
-    function = kind == Kind.FUNCTION
+    function = kind == SymbolKind.FUNCTION
     column = "value" if function else "truth"
     other = "truth" if function else "value"
     if other in table.column_names:
         for i in where(pc.is_valid(table.column(other))):
             collector.complain(place, int(rows[i]), f"'{name}' is a {kind} and takes no '{other}'")
-    if kind == Kind.RELATION and column in table.column_names:
+    if kind == SymbolKind.RELATION and column in table.column_names:
         for i in where(pc.is_valid(table.column(column))):
             collector.complain(place, int(rows[i]), f"'{name}' is a relation and takes no 'truth'")
         return np.ones(len(rows), dtype=np.float64)

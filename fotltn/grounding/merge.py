@@ -12,8 +12,8 @@ import numpy as np
 
 from fotltn.errors import Diagnostic, Severity
 from fotltn.grounding.cells import Bools, Floats, Ints
-from fotltn.grounding.collect import EVERY, Collector, Kind, Part, Rows, Symbol
-from fotltn.grounding.read import Place
+from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
+from fotltn.grounding.read import TablePlace
 from fotltn.logic.core import REAL
 
 #: What becomes of facts that contradict each other.
@@ -44,18 +44,20 @@ def _many(what: str, count: int) -> str:
 
 
 def _counted(symbol: Symbol) -> tuple[str, str]:
-    if symbol.kind == Kind.FEATURE:
+    if symbol.kind == SymbolKind.FEATURE:
         return f"features of '{symbol.sorts[0]}'", "value"
     return f"'{symbol.name}'", "fact"
 
 
-def spread(collector: Collector, symbol: Symbol, part: Part, local: Collection[str]) -> Part:
+def spread(
+    collector: Collector, symbol: Symbol, part: SourceRows, local: Collection[str]
+) -> SourceRows:
     """Facts without a trace: of the only one, or, if static, of every trace."""
     rows, place, numbers = part
     traces = len(collector.traces.numbers)
     every = rows.trace == EVERY
     own = next((sort for sort in symbol.mentions if sort in local), None)
-    if traces == 1 or (symbol.kind == Kind.RELATION and own is None):
+    if traces == 1 or (symbol.kind == SymbolKind.RELATION and own is None):
         return part._replace(rows=replace(rows, trace=np.where(every, 0, rows.trace)))
     if not every.any():
         return part
@@ -63,7 +65,7 @@ def spread(collector: Collector, symbol: Symbol, part: Part, local: Collection[s
         text = f"'{symbol.name}' has no trace, but other facts have"
         if own is not None:
             who = f"'{symbol.name}' has no trace"
-            if symbol.kind == Kind.RELATION:
+            if symbol.kind == SymbolKind.RELATION:
                 who = f"the relation '{symbol.name}' is the same in all traces"
             text = f"{who}, but entities of the sort '{own}' belong to one each"
         for i in np.flatnonzero(every):
@@ -76,10 +78,10 @@ def spread(collector: Collector, symbol: Symbol, part: Part, local: Collection[s
         np.arange(len(repeated)) - np.repeat(times.cumsum() - times, times),
         rows.trace[repeated],
     )
-    return Part(replace(rows.take(repeated), trace=trace), place, numbers[repeated])
+    return SourceRows(replace(rows.take(repeated), trace=trace), place, numbers[repeated])
 
 
-def join(parts: Sequence[Part]) -> Rows:
+def join(parts: Sequence[SourceRows]) -> Rows:
     """Rows of several parts, one after the other."""
     return Rows(
         *(np.concatenate([getattr(p.rows, part) for p in parts]) for part in Rows.__slots__)
@@ -87,12 +89,12 @@ def join(parts: Sequence[Part]) -> Rows:
 
 
 def unique(
-    collector: Collector, key: str, parts: Sequence[Part], how: Conflict, tally: Tally
+    collector: Collector, key: str, parts: Sequence[SourceRows], how: Conflict, tally: Tally
 ) -> Rows:
     """Each fact once; a relation keeps its tuples as they are, since they are a list."""
     symbol = collector.symbols[key]
     whole = join(parts)
-    if symbol.kind in (Kind.RELATION, Kind.EXISTENCE):
+    if symbol.kind in (SymbolKind.RELATION, SymbolKind.EXISTENCE):
         return whole
     first, inverse = _groups(whole)
     if len(first) == len(whole.value):
@@ -127,12 +129,12 @@ def unique(
     return replace(whole.take(first[order]), value=value[order])
 
 
-def distinct(part: Part) -> Part:
+def distinct(part: SourceRows) -> SourceRows:
     """Rows that differ in something, for tables in which one fact is in many rows."""
     rows = part.rows
     cells = np.column_stack([rows.trace, rows.args, rows.time, rows.value])
     kept = np.sort(np.unique(cells, axis=0, return_index=True)[1])
-    return Part(rows.take(kept), part.place, part.numbers[kept])
+    return SourceRows(rows.take(kept), part.place, part.numbers[kept])
 
 
 def _groups(rows: Rows) -> tuple[Ints, Ints]:
@@ -174,14 +176,20 @@ def _contradiction(
     symbol: Symbol,
     rows: Rows,
     pair: tuple[int, int],
-    places: Sequence[tuple[Place, int]],
+    places: Sequence[tuple[TablePlace, int]],
     how: Conflict,
 ) -> None:
     here, there = pair
     place, row = places[here]
     other, other_row = places[there]
-    name = f"the feature '{symbol.name}'" if symbol.kind == Kind.FEATURE else f"'{symbol.name}'"
-    one = "a fact has one truth value" if symbol.kind == Kind.PREDICATE else "a fact has one value"
+    name = (
+        f"the feature '{symbol.name}'" if symbol.kind == SymbolKind.FEATURE else f"'{symbol.name}'"
+    )
+    one = (
+        "a fact has one truth value"
+        if symbol.kind == SymbolKind.PREDICATE
+        else "a fact has one value"
+    )
     hint = f"{one}: remove one of the two rows"
     if how == "mean":
         hint = "only numbers have a mean: take 'first', 'last' or 'majority', or remove one row"

@@ -25,7 +25,7 @@ _PARQUET = (".parquet", ".pq")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """Where a table is from, and how its rows are counted.
 
     Args:
@@ -53,17 +53,17 @@ class Place:
         return where if self.column is None else f"{where}, column '{self.column}'"
 
 
-def read_file(path: Path) -> tuple[Place, pa.Table]:
+def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
     """A file's columns; those of a CSV file are text, with empty cells as missing values."""
     name = path.name.lower()
     try:
         with opened(path) as file:
             if name.endswith(_CSV):
                 table = _read_csv(path)
-                return Place(str(path), "text", _line_ends(table)), table
+                return TablePlace(str(path), "text", _line_ends(table)), table
             if name.endswith(_PARQUET):
                 with parquet.ParquetFile(file) as rows:
-                    return Place(str(path), "parquet"), rows.read()
+                    return TablePlace(str(path), "parquet"), rows.read()
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file") from None
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _line_ends(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]] | None:
     return counts.cumsum() - counts if counts.any() else None
 
 
-def as_text(place: Place, table: pa.Table) -> pa.Table:
+def as_text(place: TablePlace, table: pa.Table) -> pa.Table:
     """Columns as text without white space around it; empty cells are missing values.
 
     Raises:

@@ -12,7 +12,7 @@ import torch
 
 from fotltn.errors import did_you_mean, listing
 from fotltn.grounding.cells import A_TIME, Ints, numbers, times, where
-from fotltn.grounding.collect import Collector, Kind, Part, Rows, Symbol
+from fotltn.grounding.collect import Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.features import Features, features
 from fotltn.grounding.frames import Source, read_sources
@@ -20,7 +20,7 @@ from fotltn.grounding.long import collect_long, read_symbol, read_traces
 from fotltn.grounding.measures import Entity as Entity
 from fotltn.grounding.measures import Measure as Measure
 from fotltn.grounding.merge import Conflict, distinct
-from fotltn.grounding.read import Place, as_text
+from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.signature import Signature
 
 
@@ -118,7 +118,7 @@ def read_wide(
     return found, features(rows, collector.symbols, found, dtype)
 
 
-def collect_wide(collector: Collector, wide: Wide, place: Place, raw: pa.Table) -> None:
+def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Table) -> None:
     """Collect the facts and features of a wide table."""
     collector.begin(place)
     before = collector.count
@@ -169,7 +169,9 @@ def _numeric(column: pa.ChunkedArray) -> bool:
 # --- whether the columns fit the signature ---------------------------------------------------
 
 
-def _check_columns(collector: Collector, wide: Wide, place: Place, found: Sequence[str]) -> None:
+def _check_columns(
+    collector: Collector, wide: Wide, place: TablePlace, found: Sequence[str]
+) -> None:
     if wide.sort not in collector.entities:
         known = collector.entities
         hint = did_you_mean(wide.sort, known) or f"declared: {listing(known)}"
@@ -205,7 +207,7 @@ def _arguments(wide: Wide, column: str, measure: Measure | None) -> Sequence[str
 
 
 def _check_measure(
-    collector: Collector, wide: Wide, place: Place, name: str, measure: Measure
+    collector: Collector, wide: Wide, place: TablePlace, name: str, measure: Measure
 ) -> None:
     if name in collector.signature.functions:
         hint = f"functions are named by column: {measure.column} = {name}, among the predicates"
@@ -218,7 +220,7 @@ def _check_measure(
 def _check_symbol(
     collector: Collector,
     wide: Wide,
-    place: Place,
+    place: TablePlace,
     column: str,
     name: str,
     measure: Measure | None = None,
@@ -247,7 +249,7 @@ def _check_symbol(
         collector.complain(at, None, message)
 
 
-def _check_presence(collector: Collector, wide: Wide, place: Place, name: str) -> None:
+def _check_presence(collector: Collector, wide: Wide, place: TablePlace, name: str) -> None:
     decl = collector.signature.predicates.get(name)
     if decl is None:
         known = collector.signature.predicates
@@ -265,7 +267,9 @@ def _check_presence(collector: Collector, wide: Wide, place: Place, name: str) -
 # --- rows ------------------------------------------------------------------------------------
 
 
-def _rows(collector: Collector, wide: Wide, place: Place, table: pa.Table, text: pa.Table) -> Ints:
+def _rows(
+    collector: Collector, wide: Wide, place: TablePlace, table: pa.Table, text: pa.Table
+) -> Ints:
     """The rows that have an entity and a time, after complaints about others."""
     columns = [text.column(c) for c in text.column_names]
     columns += [table.column(c) for c in table.column_names if c not in text.column_names]
@@ -290,7 +294,9 @@ def _rows(collector: Collector, wide: Wide, place: Place, table: pa.Table, text:
     return np.flatnonzero(good)
 
 
-def _existence(collector: Collector, wide: Wide, place: Place, text: pa.Table, rows: Ints) -> Part:
+def _existence(
+    collector: Collector, wide: Wide, place: TablePlace, text: pa.Table, rows: Ints
+) -> SourceRows:
     """Collect that entities are there, and where the presence predicate is true."""
     column = _fixed(wide.entity, len(rows))
     entity = collector.entities[wide.sort].encode(
@@ -300,9 +306,11 @@ def _existence(collector: Collector, wide: Wide, place: Place, text: pa.Table, r
     if wide.time is not None:
         time = times(text.column(wide.time))[0]
     trace = read_traces(collector, _renamed(wide, text))
-    part = Part(Rows(trace, entity[:, None], time, np.ones(len(rows))), place, rows)
+    part = SourceRows(Rows(trace, entity[:, None], time, np.ones(len(rows))), place, rows)
     key = f"rows of {wide.sort}, {'static' if wide.time is None else 'over time'}"
-    collector.symbols[key] = Symbol(wide.sort, Kind.EXISTENCE, (wide.sort,), wide.time is None)
+    collector.symbols[key] = Symbol(
+        wide.sort, SymbolKind.EXISTENCE, (wide.sort,), wide.time is None
+    )
     collector.add(key, part)
     for name in wide.present:
         collector.quiet.add(name)
@@ -329,7 +337,7 @@ def _renamed(wide: Wide, text: pa.Table) -> pa.Table:
 def _collect_predicate(
     collector: Collector,
     wide: Wide,
-    place: Place,
+    place: TablePlace,
     text: pa.Table,
     rows: Ints,
     column: str,
@@ -364,7 +372,7 @@ def _collect_predicate(
         if wrong.any():
             return
         truth = pa.chunked_array([pa.array(degrees)])
-    columns["value" if symbol.kind == Kind.FUNCTION else "truth"] = truth
+    columns["value" if symbol.kind == SymbolKind.FUNCTION else "truth"] = truth
     part = read_symbol(collector, name, at, pa.table(columns), numbers, ())
     if part is None:
         return
@@ -373,14 +381,14 @@ def _collect_predicate(
 
 
 def _collect_feature(
-    collector: Collector, wide: Wide, base: Part, column: str, cells: pa.ChunkedArray
+    collector: Collector, wide: Wide, base: SourceRows, column: str, cells: pa.ChunkedArray
 ) -> None:
     at = replace(base.place, column=column)
     words = wide.categories.get(column)
     static = wide.time is None
     symbol = Symbol(
         column,
-        Kind.FEATURE,
+        SymbolKind.FEATURE,
         (wide.sort,),
         static,
         categories=None if words is None else tuple(words),
@@ -403,4 +411,4 @@ def _collect_feature(
         what = "empty" if cell is None else f"the feature is '{cell}'"
         collector.complain(at, int(base.numbers[i]), f"{what}; expected {expected}")
     if not len(wrong):
-        collector.add(key, Part(replace(base.rows, value=values), at, base.numbers))
+        collector.add(key, SourceRows(replace(base.rows, value=values), at, base.numbers))

@@ -11,14 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import Kind
+from fotltn.algebra.expr import Reduction
 from fotltn.kernels.tracing import is_tracing
 from fotltn.logic.core import Window
 
-_NEUTRAL = {Kind.MEAN: 0.0, Kind.SUM: 0.0, Kind.PRODUCT: 1.0, Kind.MINIMUM: 1.0, Kind.MAXIMUM: 0.0}
+_NEUTRAL = {
+    Reduction.MEAN: 0.0,
+    Reduction.SUM: 0.0,
+    Reduction.PRODUCT: 1.0,
+    Reduction.MINIMUM: 1.0,
+    Reduction.MAXIMUM: 0.0,
+}
 
 
-def scan(kind: Kind, u: Tensor, window: Window, past: bool, inside: Tensor | None) -> Tensor:
+def scan(kind: Reduction, u: Tensor, window: Window, past: bool, inside: Tensor | None) -> Tensor:
     """The reduction over the window of each point.
 
     Args:
@@ -32,16 +38,16 @@ def scan(kind: Kind, u: Tensor, window: Window, past: bool, inside: Tensor | Non
         u = torch.where(inside, u, torch.full((), _NEUTRAL[kind], dtype=u.dtype, device=u.device))
     if past:
         u = u.flip(-1)
-    found = _ahead(Kind.SUM if kind is Kind.MEAN else kind, u, window)
-    if kind is Kind.MEAN:
+    found = _ahead(Reduction.SUM if kind is Reduction.MEAN else kind, u, window)
+    if kind is Reduction.MEAN:
         ones = torch.ones(u.shape[-1], dtype=u.dtype, device=u.device)
         if inside is not None and not past:
             ones = inside.to(u.dtype)
-        found = found / _ahead(Kind.SUM, ones, window).clamp(min=1)
+        found = found / _ahead(Reduction.SUM, ones, window).clamp(min=1)
     return found.flip(-1) if past else found
 
 
-def _ahead(kind: Kind, u: Tensor, window: Window) -> Tensor:
+def _ahead(kind: Reduction, u: Tensor, window: Window) -> Tensor:
     """Windows looking ahead, over points that all count."""
     horizon = u.shape[-1]
     low, high = window.low, window.high
@@ -77,27 +83,27 @@ class _SuffixSum(torch.autograd.Function):
         return grads[0].cumsum(-1)
 
 
-def _suffix(kind: Kind, u: Tensor) -> Tensor:
+def _suffix(kind: Reduction, u: Tensor) -> Tensor:
     """From each point to the end."""
-    if kind in (Kind.MEAN, Kind.SUM) and not is_tracing():
+    if kind in (Reduction.MEAN, Reduction.SUM) and not is_tracing():
         found: Tensor = _SuffixSum.apply(u)  # type: ignore[no-untyped-call]
         return found
     return _prefix(kind, u.flip(-1)).flip(-1)
 
 
-def _prefix(kind: Kind, u: Tensor) -> Tensor:
+def _prefix(kind: Reduction, u: Tensor) -> Tensor:
     match kind:
-        case Kind.PRODUCT:
+        case Reduction.PRODUCT:
             return u.cumprod(-1)
-        case Kind.MINIMUM:
+        case Reduction.MINIMUM:
             return u.cummin(-1).values
-        case Kind.MAXIMUM:
+        case Reduction.MAXIMUM:
             return u.cummax(-1).values
         case _:
             return u.cumsum(-1)
 
 
-def _blocks(kind: Kind, u: Tensor, width: int) -> Tensor:
+def _blocks(kind: Reduction, u: Tensor, width: int) -> Tensor:
     """From each point, `width` points: the rest of its block, and the beginning of the next."""
     horizon = u.shape[-1]
     count = -(-horizon // width) + 1
@@ -113,11 +119,11 @@ def _blocks(kind: Kind, u: Tensor, width: int) -> Tensor:
     ends = begin[..., width - 1 : width - 1 + horizon]
     crosses = torch.arange(horizon, device=u.device) % width != 0
     match kind:
-        case Kind.PRODUCT:
+        case Reduction.PRODUCT:
             both = rest * ends
-        case Kind.MINIMUM:
+        case Reduction.MINIMUM:
             both = torch.minimum(rest, ends)
-        case Kind.MAXIMUM:
+        case Reduction.MAXIMUM:
             both = torch.maximum(rest, ends)
         case _:
             both = rest + ends

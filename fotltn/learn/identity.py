@@ -24,7 +24,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 from fotltn.tree import Node

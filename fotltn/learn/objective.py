@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, listing
 from fotltn.grounding.labels import Labels
 from fotltn.learn.schedule import Schedule
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 
 FactLoss = Literal["satisfaction", "cross-entropy", "noise-aware"]
 AxiomLoss = Literal["satisfaction", "log", "none"]

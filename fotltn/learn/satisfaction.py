@@ -15,7 +15,7 @@ from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 
 
 @dataclass(slots=True, eq=False)

@@ -22,8 +22,8 @@ from fotltn.monitor.totals import Total, aggregator
 from fotltn.monitor.window import RecentPoints
 from fotltn.semantics import crisp
 from fotltn.semantics.config import PMean, Semantics
-from fotltn.semantics.interpretation import Value, align
 from fotltn.semantics.operators import operators
+from fotltn.semantics.tables import Value, align
 from fotltn.tree import children
 
 

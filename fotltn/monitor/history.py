@@ -18,7 +18,7 @@ from fotltn.monitor.cells import Columns
 from fotltn.monitor.domain import Array
 from fotltn.monitor.intake import Intake
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
 
 

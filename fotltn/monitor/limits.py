@@ -22,7 +22,7 @@ from fotltn.monitor.graded import Graded, Piece
 from fotltn.monitor.series import Series, extremes
 from fotltn.monitor.totals import Total, aggregator
 from fotltn.monitor.window import expanded
-from fotltn.semantics.interpretation import Value, align
+from fotltn.semantics.tables import Value, align
 
 _MOST_POINTS = 64  # that a series may look at, if its bounds are to be tight
 

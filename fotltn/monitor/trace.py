@@ -10,8 +10,8 @@ from torch import Tensor
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic.core import REAL
 from fotltn.monitor.steps import Fact, Header, TraceStep
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 
 #: The facts and the values that are gathered for one step.
 Lines = tuple[list[Fact], list[Fact]]

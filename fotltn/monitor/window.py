@@ -15,8 +15,8 @@ from fotltn.monitor.series import FIRST, HIGH, LOW, Stream
 from fotltn.monitor.totals import Total, aggregator
 from fotltn.semantics import reference
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.operators import Operators
+from fotltn.semantics.tables import Tables, Value
 
 Tensors = dict[str, Tensor]
 

@@ -15,7 +15,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
 from fotltn.logic.signature import Signature
 from fotltn.networks.predicates import Defined
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder
 

@@ -27,8 +27,8 @@ from fotltn.networks.predicates import (
     Softmax,
 )
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 #: What PyTorch's own names are told by.

@@ -21,8 +21,8 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
 
 T = TypeVar("T", Tensor, SparseTable, Tensor | SparseTable)

@@ -13,8 +13,8 @@ from torch.nn.utils import skip_init
 from fotltn.errors import DataError, FotError, did_you_mean, listing
 from fotltn.networks.encoders import smoothing
 from fotltn.semantics.config import Semantics
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh,

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from fotltn.algebra.expr import Expr, free_axes, free_axes_of_all
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, Value
 from fotltn.tree import postorder
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -34,7 +34,7 @@ _PLACES = 64  # where a block may be cut along a size
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TraceBlock:
     """Some traces, and the room that the largest of them needs."""
 
     traces: Ints
@@ -145,18 +145,18 @@ class Costs:
 
 def divided(
     costs: Costs, lengths: Ints, counts: Mapping[str, Ints], sizes: Mapping[str, int]
-) -> list[Block]:
+) -> list[TraceBlock]:
     """Blocks of traces, cut in two again and again where that saves most, while it is worth it."""
 
-    def block(traces: Ints) -> Block:
+    def block(traces: Ints) -> TraceBlock:
         own = {sort: int(n[traces].max()) for sort, n in counts.items()}
-        return Block(traces, int(lengths[traces].max()), {**sizes, **own})
+        return TraceBlock(traces, int(lengths[traces].max()), {**sizes, **own})
 
-    def cost(one: Block) -> int:
+    def cost(one: TraceBlock) -> int:
         return len(one.traces) * costs.cells(one.horizon, one.sizes)
 
-    def halves(one: Block) -> tuple[int, list[Block]]:
-        best: tuple[int, list[Block]] = (0, [])
+    def halves(one: TraceBlock) -> tuple[int, list[TraceBlock]]:
+        best: tuple[int, list[TraceBlock]] = (0, [])
         for key in (lengths, *counts.values()):
             own = key[one.traces]
             values = np.unique(own)[:-1]
@@ -199,7 +199,7 @@ class Cutter:
         functions: the same of functions.
     """
 
-    blocks: Sequence[Block]
+    blocks: Sequence[TraceBlock]
     predicates: Mapping[str, tuple[str, ...]]
     functions: Mapping[str, tuple[str, ...]]
     _cells: dict[tuple[object, ...], tuple[Tensor, list[tuple[int, ...]]]] = field(
@@ -303,7 +303,7 @@ class Cutter:
         return found
 
     def _rows(
-        self, block: Block, table: SparseTable, sorts: tuple[str, ...]
+        self, block: TraceBlock, table: SparseTable, sorts: tuple[str, ...]
     ) -> tuple[Tensor, Tensor]:
         """The numbers of the facts that a block sees, and where they are there."""
         index = table.index

@@ -11,7 +11,9 @@ from fotltn.algebra.show import brief, scope
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.plan.cost import dense_cost
+from fotltn.plan.dedupe_axes import Twins
 from fotltn.plan.plan import Plan, Route, Step
+from fotltn.plan.shared_suffixes import tails
 from fotltn.plan.sizes import Sizes
 from fotltn.plan.sparsity import (
     computed,
@@ -22,8 +24,6 @@ from fotltn.plan.sparsity import (
     supports,
     walks,
 )
-from fotltn.plan.tails import tails
-from fotltn.plan.twins import Twins
 from fotltn.tree import children
 
 #: The memory that intermediate results may take, unless the caller says otherwise.
@@ -83,7 +83,7 @@ def _plan(
     given: frozenset[e.Expr],
     worth: float,
 ) -> Plan:
-    builder = _Builder(sizes, budget, given, worth)
+    builder = _Planner(sizes, budget, given, worth)
     for root in roots.values():
         builder.add(root)
     steps = _needed(list(roots.values()), builder.steps)
@@ -103,7 +103,7 @@ def _needed(roots: list[e.Expr], steps: dict[e.Expr, Step]) -> tuple[Step, ...]:
     return tuple(step for node, step in steps.items() if node in found)
 
 
-class _Builder:
+class _Planner:
     def __init__(self, sizes: Sizes, budget: int, given: frozenset[e.Expr], worth: float) -> None:
         self.sizes = sizes
         self.budget = budget
@@ -154,7 +154,7 @@ class _Builder:
         sizes = self.sizes
         cells = sizes.of(node)
         match node:
-            case e.Leaf(name):
+            case e.TableLeaf(name):
                 made = _copied(node, sizes)
                 why = f"{name} has facts, but not under a sum" if name in sizes.sparse else ""
                 return Step(node, Route.TABLE, why, (), 0, sizes.bytes(node) if made else 0)
@@ -170,7 +170,7 @@ class _Builder:
                 )
             case e.At(x):
                 return Step(node, Route.POINT, "", (x,), 0, 0)
-            case e.Shift(x):
+            case e.TimeShift(x):
                 return Step(node, Route.SHIFT, "", (x,), 0, sizes.bytes(node))
             case e.Scan(_, x, window):
                 kind = "suffixes" if window.high is None else "blocks as wide as the window"
@@ -197,7 +197,7 @@ class _Builder:
 
     def products(self, node: e.Reduce) -> Step | None:
         """A mean of products, over facts or axis by axis."""
-        if node.kind is not e.Kind.MEAN:
+        if node.kind is not e.Reduction.MEAN:
             return None
         factors = list(node.x.factors) if isinstance(node.x, e.Product) else [node.x]
         if node.guard is not None:
@@ -279,7 +279,7 @@ class _Builder:
         return found and Step(node, Route.EXPANDED, found[1], (found[0],), 0, 0)
 
     def expand(self, node: e.Reduce) -> tuple[e.Expr, str] | None:
-        if node.kind is not e.Kind.MEAN or node.guard is not None:
+        if node.kind is not e.Reduction.MEAN or node.guard is not None:
             return None
         if any(self.sizes.axis(a) == 0 for a in node.over):
             return None
@@ -294,7 +294,7 @@ class _Builder:
         region = [n for n in self.region(node.x) if n not in self.steps]
         flops, best = self.worth * (sum(self.sizes.of(n) for n in region) + self.cells(node)), None
         for way in ways:
-            trial = _Builder(self.sizes, self.budget, self.given | set(self.steps), self.worth)
+            trial = _Planner(self.sizes, self.budget, self.given | set(self.steps), self.worth)
             trial.expansions, trial.held, trial.passing = self.expansions, self.held, self.passing
             try:
                 trial.add(way[0])
@@ -374,7 +374,7 @@ class _Builder:
             seen.add(node)
             if axis in node.axes and not self.light(node):
                 stack.extend(i for i in children(node) if isinstance(i, e.Expr))
-            elif not isinstance(node, e.Const):
+            elif not isinstance(node, e.Scalar):
                 found.append(node)
         return found
 
@@ -388,13 +388,13 @@ def guard_factor(node: e.Reduce, sizes: Sizes) -> e.Expr:
     guard = node.guard
     assert guard is not None
     if isinstance(guard, c.Atom) and guard.predicate in sizes.sparse:
-        leaf = e.Leaf(guard.predicate, guard.args, sizes.temporal(guard.predicate))
+        leaf = e.TableLeaf(guard.predicate, guard.args, sizes.temporal(guard.predicate))
         if sparse_leaf(leaf, sizes) is not None and sizes.sparse[guard.predicate].crisp:
             return leaf
     return e.Data(guard, temporal=not node.still, crisp=True)
 
 
-def _copied(leaf: e.Leaf, sizes: Sizes) -> bool:
+def _copied(leaf: e.TableLeaf, sizes: Sizes) -> bool:
     return leaf.predicate in sizes.sparse or e.own_axes(leaf) is None
 
 

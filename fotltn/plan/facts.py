@@ -13,17 +13,17 @@ from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import Matrix, matrix
 from fotltn.kernels.sparse import Halvings, halvings
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, flat, numbered
+from fotltn.semantics.tables import Tables
 
 Key = tuple[object, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Bound:
+class LeafFacts:
     """The facts of one leaf: coordinates by axis, and what has been derived from them."""
 
-    leaf: e.Leaf
+    leaf: e.TableLeaf
     table: SparseTable
     tables: Tables
     coordinates: dict[c.Axis, Tensor]
@@ -34,7 +34,7 @@ class Bound:
     _counts: dict[Key, Tensor] = field(default_factory=dict)
     _halvings: dict[Key, Halvings] = field(default_factory=dict)
     _matrices: dict[Key, Matrix] = field(default_factory=dict)
-    _places: dict[e.Leaf, Tensor] = field(default_factory=dict)
+    _places: dict[e.TableLeaf, Tensor] = field(default_factory=dict)
     _constants: dict[Key, Tensor] = field(default_factory=dict)
 
     def values(self, dtype: torch.dtype) -> Tensor:
@@ -94,7 +94,7 @@ class Bound:
             self._constants[key] = find()
         return self._constants[key]
 
-    def places(self, leaf: e.Leaf, find: Callable[[], Tensor]) -> Tensor:
+    def places(self, leaf: e.TableLeaf, find: Callable[[], Tensor]) -> Tensor:
         """Where another table has these facts."""
         if leaf not in self._places:
             self._places[leaf] = find()
@@ -116,7 +116,7 @@ class Bound:
         return self._matrices[key]
 
 
-def bind(leaf: e.Leaf, table: SparseTable, tables: Tables) -> Bound:
+def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
     """Order facts by trace, time and arguments, and split their index into axes.
 
     Facts beyond the end of their trace are left out: there is no such point.
@@ -146,13 +146,13 @@ def bind(leaf: e.Leaf, table: SparseTable, tables: Tables) -> Bound:
     places = {axis: ordered(args[i]) for i, axis in enumerate(axes)}
     if source is not None:
         source = ordered(source)
-    return Bound(
+    return LeafFacts(
         leaf, table, tables, places, ordered(trace) if tables.batch > 1 else None,
         ordered(time) if leaf.temporal else None, order if source is None else source,
     )  # fmt: skip
 
 
-def lookup(found: Bound, table: SparseTable, leaf: e.Leaf) -> Tensor:
+def lookup(found: LeafFacts, table: SparseTable, leaf: e.TableLeaf) -> Tensor:
     """For each fact of one leaf, the number of the fact of another at the same place, or -1."""
     axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
     zero = torch.zeros_like(found.some)

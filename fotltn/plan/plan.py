@@ -41,7 +41,7 @@ class Step:
     flops: int
     bytes: int
     driver: e.Expr | None = None  # the factor whose facts are walked
-    leaf: e.Leaf | None = None  # its table
+    leaf: e.TableLeaf | None = None  # its table
     factors: tuple[e.Expr, ...] = ()
     constant: float = 0.0  # the value where there is no fact
     axis: c.Axis | None = None  # the axis that is cut

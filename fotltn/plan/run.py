@@ -16,12 +16,12 @@ from fotltn.kernels.recompute import recompute
 from fotltn.kernels.until import until
 from fotltn.kernels.windows import scan
 from fotltn.logic import core as c
+from fotltn.plan.context import Run, affine, combine
 from fotltn.plan.plan import Plan, Route, Step, Tail
 from fotltn.plan.sparse_steps import sparse_step, support_step
-from fotltn.plan.state import Run, affine, combine
 from fotltn.semantics import crisp, reference
-from fotltn.semantics.interpretation import Value, align, gather
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Value, align, gather
 from fotltn.semantics.temporal import shift
 
 
@@ -39,7 +39,7 @@ def execute(plan: Plan, run: Run) -> dict[str, Value]:
 def _step(step: Step, run: Run) -> Value:
     match step.route:
         case Route.TABLE:
-            assert isinstance(step.node, e.Leaf)
+            assert isinstance(step.node, e.TableLeaf)
             return _table(step.node, run)
         case Route.GIVEN:
             assert isinstance(step.node, e.Data)
@@ -81,7 +81,7 @@ def _tail(tail: Tail, run: Run) -> None:
 # --- leaves ---------------------------------------------------------------------------------------
 
 
-def _table(leaf: e.Leaf, run: Run) -> Value:
+def _table(leaf: e.TableLeaf, run: Run) -> Value:
     table = run.tables.table(leaf.predicate)
     if isinstance(table, SparseTable):
         table = _laid_out(leaf, table, run)
@@ -97,7 +97,7 @@ def _table(leaf: e.Leaf, run: Run) -> Value:
     return Value(found.axes, found.tensor.to(run.dtype))
 
 
-def _laid_out(leaf: e.Leaf, table: SparseTable, run: Run) -> Tensor:
+def _laid_out(leaf: e.TableLeaf, table: SparseTable, run: Run) -> Tensor:
     """Facts as a dense table; of a cut axis, only the part that is seen."""
     axes = e.own_axes(leaf) or ()
     cut = next((i for i, a in enumerate(axes) if a in run.tables.cuts), None)
@@ -125,7 +125,7 @@ def _given(node: e.Data, run: Run) -> Value:
 
 def _pointwise(node: e.Expr, below: list[Value], run: Run) -> Value:
     match node:
-        case e.Const(value):
+        case e.Scalar(value):
             return Value(
                 (), torch.full((1, 1), value, dtype=run.dtype, device=run.tables.lengths.device)
             )
@@ -148,7 +148,7 @@ def _pointwise(node: e.Expr, below: list[Value], run: Run) -> Value:
         case e.At(_, t):
             ((axes, u),) = below
             return Value(axes, u[..., t : t + 1] if u.shape[-1] > 1 else u)
-        case e.Shift(_, steps, past, outside):
+        case e.TimeShift(_, steps, past, outside):
             axes, u = _timed(below[0], run)
             return Value(axes, _shift(u, steps, past, outside, run))
         case e.Scan(kind, _, window, past):
@@ -257,7 +257,7 @@ def _count(node: e.Reduce, run: Run, total: Value) -> Tensor | float:
 def _mean(node: e.Reduce, values: list[Value], run: Run) -> Value | None:
     """A mean in the common case, that every reduced axis is there and every point counts."""
     ((own, u), *mask) = values
-    if node.kind is not e.Kind.MEAN or mask or not set(node.over) <= set(own):
+    if node.kind is not e.Reduction.MEAN or mask or not set(node.over) <= set(own):
         return None
     if node.time and (run.ragged or u.shape[-1] != run.tables.horizon):
         return None
@@ -315,12 +315,12 @@ def _plain(
 
 
 def _reduce(
-    kind: e.Kind, u: Tensor, mask: Tensor | None, dims: list[int]
+    kind: e.Reduction, u: Tensor, mask: Tensor | None, dims: list[int]
 ) -> tuple[Tensor, Tensor | None]:
-    neutral = {e.Kind.PRODUCT: 1.0, e.Kind.MINIMUM: 1.0}.get(kind, 0.0)
+    neutral = {e.Reduction.PRODUCT: 1.0, e.Reduction.MINIMUM: 1.0}.get(kind, 0.0)
     if mask is not None:
         u = torch.where(mask, u, torch.full((), neutral, dtype=u.dtype, device=u.device))
-    if kind in (e.Kind.MEAN, e.Kind.SUM):
+    if kind in (e.Reduction.MEAN, e.Reduction.SUM):
         number = float(math.prod(u.shape[d] for d in dims))
         if mask is None:
             count = torch.full((), number, dtype=u.dtype, device=u.device)
@@ -329,18 +329,18 @@ def _reduce(
         return (u.sum(dims) if dims else u), count
     if any(u.shape[d] == 0 for d in dims):
         return u.sum(dims) * 0 + neutral, None
-    if kind is e.Kind.PRODUCT:
+    if kind is e.Reduction.PRODUCT:
         for dim in sorted(dims, reverse=True):
             u = u.prod(dim)
         return u, None
     if not dims:
         return u, None
-    return (u.amin(dims) if kind is e.Kind.MINIMUM else u.amax(dims)), None
+    return (u.amin(dims) if kind is e.Reduction.MINIMUM else u.amax(dims)), None
 
 
 def _finish(node: e.Reduce, partial: tuple[tuple[c.Axis, ...], Tensor, Tensor | None]) -> Value:
     kept, u, count = partial
-    if node.kind is e.Kind.MEAN:
+    if node.kind is e.Reduction.MEAN:
         assert count is not None
         u = u / count.clamp(min=1)
     return Value(kept, u)
@@ -381,12 +381,12 @@ def _chunked(step: Step, run: Run) -> Value:
     parts = torch.stack(torch.broadcast_tensors(*(f[0] for f in found)))
     counts = [f[1] for f in found if f[1] is not None]
     match node.kind:
-        case e.Kind.MEAN | e.Kind.SUM:
+        case e.Reduction.MEAN | e.Reduction.SUM:
             total = sum(counts[1:], counts[0])
             return _finish(node, (kept, parts.sum(0), total))
-        case e.Kind.PRODUCT:
+        case e.Reduction.PRODUCT:
             return Value(kept, parts.prod(0))
-        case e.Kind.MINIMUM:
+        case e.Reduction.MINIMUM:
             return Value(kept, parts.amin(0))
-        case e.Kind.MAXIMUM:
+        case e.Reduction.MAXIMUM:
             return Value(kept, parts.amax(0))

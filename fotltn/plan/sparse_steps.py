@@ -12,11 +12,11 @@ from fotltn.kernels.matrix import multiply, swap
 from fotltn.kernels.powers import power, root
 from fotltn.kernels.sparse import extreme, gather_sum, product
 from fotltn.logic import core as c
-from fotltn.plan.facts import Bound, lookup
+from fotltn.plan.context import Run, affine, combine
+from fotltn.plan.facts import LeafFacts, lookup
 from fotltn.plan.plan import Step
-from fotltn.plan.state import Run, affine, combine
-from fotltn.semantics.interpretation import Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Value
 from fotltn.tree import postorder
 
 
@@ -49,7 +49,7 @@ def _tables(step: Step, run: Run) -> tuple[e.Expr, ...]:
     return (step.driver, *(f for f in step.factors if f not in run.done))
 
 
-def _driven(step: Step, leaf: e.Leaf, facts: Bound, learned: bool, run: Run) -> Tensor:
+def _driven(step: Step, leaf: e.TableLeaf, facts: LeafFacts, learned: bool, run: Run) -> Tensor:
     """The product of the tables of facts at each fact; computed once, unless one is learned."""
     parts = _tables(step, run)
 
@@ -64,7 +64,7 @@ def _driven(step: Step, leaf: e.Leaf, facts: Bound, learned: bool, run: Run) -> 
 
 def _learned(part: e.Expr, run: Run) -> bool:
     """Whether a function of tables of facts has gradients, or is one of many of a transform."""
-    tables = [run.tables.table(n.predicate) for n in postorder(part) if isinstance(n, e.Leaf)]
+    tables = [run.tables.table(n.predicate) for n in postorder(part) if isinstance(n, e.TableLeaf)]
     values = [t.value for t in tables if isinstance(t, SparseTable)]
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     return any(v.requires_grad or wrapped(v) for v in values)
@@ -88,7 +88,7 @@ def _flat(value: Value, axes: tuple[c.Axis, ...]) -> tuple[Tensor, int, int]:
 
 def _by_gather(
     step: Step,
-    facts: Bound,
+    facts: LeafFacts,
     axes: tuple[c.Axis, ...],
     times: int,
     value: Tensor,
@@ -109,7 +109,7 @@ def _by_gather(
 
 def _by_matrix(
     step: Step,
-    facts: Bound,
+    facts: LeafFacts,
     axes: tuple[c.Axis, ...],
     times: int,
     value: Tensor,
@@ -151,7 +151,7 @@ def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Ru
 
 
 def _count(
-    node: e.Reduce, facts: Bound, axes: tuple[c.Axis, ...], times: int, run: Run
+    node: e.Reduce, facts: LeafFacts, axes: tuple[c.Axis, ...], times: int, run: Run
 ) -> Tensor | float:
     """The number of points of each mean."""
     tables = run.tables
@@ -188,23 +188,23 @@ def support_step(step: Step, run: Run) -> Value:
     each = (points * whole).reshape(-1, *[1] * (1 + len(axes))).expand(shape).reshape(-1)
     rest = each - counts
     match node.kind:
-        case e.Kind.MEAN | e.Kind.SUM:
+        case e.Reduction.MEAN | e.Reduction.SUM:
             total = torch.zeros(size, dtype=run.dtype, device=value.device).index_add(0, key, value)
             total = total + rest.to(run.dtype) * step.constant
-            if node.kind is e.Kind.MEAN:
+            if node.kind is e.Reduction.MEAN:
                 total = total / each.clamp(min=1).to(run.dtype)
-        case e.Kind.PRODUCT:
+        case e.Reduction.PRODUCT:
             total = product(value, facts.halvings(axes, shape[0], times), size)
             if step.constant != 1:
                 total = total * torch.full_like(total, step.constant) ** rest.to(run.dtype)
-        case e.Kind.MINIMUM:
+        case e.Reduction.MINIMUM:
             total = extreme(value, key, rest, step.constant, 1.0, least=True)
-        case e.Kind.MAXIMUM:
+        case e.Reduction.MAXIMUM:
             total = extreme(value, key, rest, step.constant, 0.0, least=False)
     return Value(axes, _as_value(total, axes, times, run))
 
 
-def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) -> Tensor:
+def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: LeafFacts, run: Run) -> Tensor:
     """An expression at every fact: pointwise operations there, everything else looked up."""
     found: dict[e.Expr, Tensor] = dict(given)
     stack = [root_]
@@ -227,9 +227,9 @@ def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) ->
                     if table.numel() > 1
                     else table
                 )
-            case e.Const(value):
+            case e.Scalar(value):
                 found[node] = torch.full((1,), value, dtype=run.dtype, device=facts.some.device)
-            case e.Leaf():
+            case e.TableLeaf():
                 found[node] = _other(node, facts, run)
             case e.Affine(x, scale, offset):
                 found[node] = affine(found[x], scale, offset)
@@ -243,7 +243,7 @@ def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: Bound, run: Run) ->
     return found[root_]
 
 
-def _other(leaf: e.Leaf, facts: Bound, run: Run) -> Tensor:
+def _other(leaf: e.TableLeaf, facts: LeafFacts, run: Run) -> Tensor:
     """Another table of facts, at the places of these facts."""
     table = run.tables.table(leaf.predicate)
     assert isinstance(table, SparseTable)

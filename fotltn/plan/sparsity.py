@@ -10,21 +10,21 @@ from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.tree import Node, children, postorder
 
 
-def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.Leaf | None:
+def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
     """The table of facts that a factor is a pointwise function of, or None."""
     while True:
         match node:
             case e.Affine(x) | e.Power(x) | e.Root(x):
                 node = x
-            case e.Pointwise(_, (x, *rest)) if all(isinstance(r, e.Const) for r in rest):
+            case e.Pointwise(_, (x, *rest)) if all(isinstance(r, e.Scalar) for r in rest):
                 node = x
-            case e.Leaf(name) if name in sizes.sparse and e.own_axes(node):
+            case e.TableLeaf(name) if name in sizes.sparse and e.own_axes(node):
                 return node
             case _:
                 return None
 
 
-def default(factor: e.Expr, leaf: e.Leaf, table: Sparse) -> float:
+def default(factor: e.Expr, leaf: e.TableLeaf, table: Sparse) -> float:
     """The value of a factor where its table has no fact."""
     low, high = bounds(factor, {leaf: (table.default, table.default)})
     assert low == high
@@ -57,7 +57,7 @@ def all_bounds(
 
 def _interval(node: e.Expr, below: list[tuple[float, float]]) -> tuple[float, float]:
     match node:
-        case e.Const(value):
+        case e.Scalar(value):
             return value, value
         case e.Affine(_, scale, offset):
             ends = [scale * x + offset for x in below[0]]
@@ -74,9 +74,9 @@ def _interval(node: e.Expr, below: list[tuple[float, float]]) -> tuple[float, fl
             return tuple(max(x, 0.0) ** (1 / p) for x in below[0])
         case e.Pointwise(op):
             return _pointwise(op, below)
-        case e.Reduce(e.Kind.SUM) | e.Scan(e.Kind.SUM):
+        case e.Reduce(e.Reduction.SUM) | e.Scan(e.Reduction.SUM):
             return min(0.0, below[0][0] * math.inf if below[0][0] < 0 else 0.0), math.inf
-        case e.Shift(_, _, _, outside):
+        case e.TimeShift(_, _, _, outside):
             return min(below[0][0], outside), max(below[0][1], outside)
     return 0.0, 1.0
 
@@ -100,11 +100,15 @@ def _pointwise(op: e.Op, below: list[tuple[float, float]]) -> tuple[float, float
     return 0.0, 1.0
 
 
-def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.Leaf, float]]:
+def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.TableLeaf, float]]:
     """Leaves outside whose facts `body` is one constant, with that constant."""
     found = []
     for node in postorder(body):
-        if isinstance(node, e.Leaf) and sparse_leaf(node, sizes) is node and body.axes <= node.axes:
+        if (
+            isinstance(node, e.TableLeaf)
+            and sparse_leaf(node, sizes) is node
+            and body.axes <= node.axes
+        ):
             if body.timed and not node.temporal:
                 continue
             table = sizes.sparse[node.predicate]
@@ -117,7 +121,7 @@ def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.Leaf, float]]:
     return found
 
 
-def _is_excess(body: e.Expr, leaf: e.Leaf) -> bool:
+def _is_excess(body: e.Expr, leaf: e.TableLeaf) -> bool:
     """Whether a body is what the facts of a leaf add, so that it is 0 where there is none."""
     match body:
         case e.Pointwise(e.Op.EXCESS, (whole, rest)):
@@ -125,11 +129,11 @@ def _is_excess(body: e.Expr, leaf: e.Leaf) -> bool:
     return False
 
 
-def excesses(node: e.Reduce, sizes: Sizes) -> list[e.Leaf]:
+def excesses(node: e.Reduce, sizes: Sizes) -> list[e.TableLeaf]:
     """Leaves of facts with which the body of a mean grows, and whose facts have all its axes."""
     found = []
     for leaf in postorder(node.x):
-        if not isinstance(leaf, e.Leaf) or sparse_leaf(leaf, sizes) is not leaf:
+        if not isinstance(leaf, e.TableLeaf) or sparse_leaf(leaf, sizes) is not leaf:
             continue
         if sizes.sparse[leaf.predicate].default != 0 or not walks(node, leaf):
             continue
@@ -139,7 +143,7 @@ def excesses(node: e.Reduce, sizes: Sizes) -> list[e.Leaf]:
     return found
 
 
-def walks(node: e.Reduce, leaf: e.Leaf) -> bool:
+def walks(node: e.Reduce, leaf: e.TableLeaf) -> bool:
     """Whether the body of a reduction can be computed fact by fact, each in one place."""
     return (
         node.x.axes <= leaf.axes
@@ -149,7 +153,7 @@ def walks(node: e.Reduce, leaf: e.Leaf) -> bool:
     )
 
 
-def pointwise_over(body: e.Expr, leaf: e.Leaf) -> bool:
+def pointwise_over(body: e.Expr, leaf: e.TableLeaf) -> bool:
     """Whether `body` can be computed fact by fact: its leaf is under pointwise operations only."""
     stack: list[e.Expr] = [body]
     while stack:
@@ -157,7 +161,7 @@ def pointwise_over(body: e.Expr, leaf: e.Leaf) -> bool:
         parts = e.pointwise_parts(node)
         if parts is not None:
             stack.extend(parts)
-        elif not isinstance(node, e.Leaf | e.Data | e.Const) and leaf in postorder(node):
+        elif not isinstance(node, e.TableLeaf | e.Data | e.Scalar) and leaf in postorder(node):
             return False
     return True
 
@@ -167,7 +171,9 @@ def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
 
     What is no larger than the facts, and depends on none of them, is computed before.
     """
-    tables = {n for n in postorder(body) if isinstance(n, e.Leaf) and n.predicate in sizes.sparse}
+    tables = {
+        n for n in postorder(body) if isinstance(n, e.TableLeaf) and n.predicate in sizes.sparse
+    }
     needs: dict[Node, bool] = {}
     for part in postorder(body):
         needs[part] = part in tables or any(needs[child] for child in children(part))
@@ -180,7 +186,7 @@ def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
             found += [] if node in found else [node]
         elif parts is not None:
             stack.extend(parts)
-        elif isinstance(node, e.Const) or sparse_leaf(node, sizes) is not None:
+        elif isinstance(node, e.Scalar) or sparse_leaf(node, sizes) is not None:
             pass
         elif node not in found:
             found.append(node)

@@ -35,7 +35,7 @@ from fotltn.project.stored import (
 from fotltn.project.toml import parse_toml
 from fotltn.project.world import World, device_of, read_labels, stated_tables
 from fotltn.semantics.config import PMean, Semantics, named
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.show import show_theory
 

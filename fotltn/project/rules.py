@@ -18,7 +18,7 @@ from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import model_of
 from fotltn.semantics.config import CRISP, Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 

@@ -29,8 +29,8 @@ from fotltn.logic.signature import Signature
 from fotltn.networks.grounding import table_shape
 from fotltn.project.config import Config
 from fotltn.project.world import World, checked, device_of, to_device
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import Theory
 
 #: Of what a model's folder holds; it is raised whenever that changes.

@@ -23,8 +23,8 @@ from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.project.config import Config, WideConfig, argument
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula

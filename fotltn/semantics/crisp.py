@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError
 from fotltn.logic import core as c
-from fotltn.semantics.interpretation import Tables, Value, align, gather, variable
+from fotltn.semantics.tables import Tables, Value, align, gather, variable
 from fotltn.tree import fold
 
 

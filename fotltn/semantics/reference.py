@@ -14,8 +14,8 @@ from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.semantics import crisp, temporal
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Tables, Value, align, gather, variable
 from fotltn.semantics.operators import Operators, operators
+from fotltn.semantics.tables import Tables, Value, align, gather, variable
 from fotltn.tree import fold
 
 

@@ -14,7 +14,7 @@ from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory, chec
 from fotltn.project.find import find_model
 from fotltn.project.model import Model
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, semantics_of
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 
 

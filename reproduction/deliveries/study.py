@@ -37,7 +37,7 @@ from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Network, Predicate, mlp
 from fotltn.semantics.config import PRODUCT, STABLE_PRODUCT, WITNESS
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 from reproduction.deliveries.limit import posteriors
 from reproduction.deliveries.world import DEFINITIONS, LEARNED, THEORY, facts, generate, noisy

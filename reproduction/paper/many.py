@@ -29,8 +29,8 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Network
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import STABLE_PRODUCT, PMean, Semantics, named
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from reproduction.paper.htgnn import HTGNN
 from reproduction.paper.many_networks import ManyMLP
 from reproduction.paper.protocol import Run, Setting, World, facts_of, world

@@ -20,8 +20,8 @@ from fotltn.grounding.split import flip, split
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.project.scene import LEARNED, THEORY, Scene, Size, facts, generate
 from fotltn.semantics.config import named
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 from reproduction.paper.carped import CARPED35K, CARPED180K
 from reproduction.paper.published import FRACTIONS, METHODS, REPETITIONS

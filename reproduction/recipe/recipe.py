@@ -24,7 +24,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Logits, Predicate
 from fotltn.project.scene import LEARNED
 from fotltn.semantics.config import PRODUCT, WITNESS, PMean, Semantics
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.parse import parse_formula
 from reproduction.paper.many import BUDGET, Batch, Trained, batch, records
 from reproduction.paper.protocol import READING, Run, Setting

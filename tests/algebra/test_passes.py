@@ -13,8 +13,8 @@ from fotltn.engine import as_given, sizes_of
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.plan.build import build
+from fotltn.plan.context import Run
 from fotltn.plan.run import execute
-from fotltn.plan.state import Run
 from fotltn.semantics.config import named
 from fotltn.semantics.laws import Law, laws
 from fotltn.syntax.load import parse_theory

@@ -19,8 +19,8 @@ from fotltn.project.scene import LEARNED as LEARNED
 from fotltn.project.scene import THEORY
 from fotltn.semantics import crisp
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 from fotltn.tree import postorder
 from tests.helpers import numbered

@@ -19,8 +19,8 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Names, Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.load import parse_theory
 from tests.analysis.scenes import violations
 from tests.helpers import numbered

@@ -22,7 +22,7 @@ from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, LTN, PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula

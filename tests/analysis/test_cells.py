@@ -24,8 +24,8 @@ from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
 from fotltn.semantics.config import CRISP, PMean, Semantics
 from fotltn.semantics.config import STABLE_PRODUCT as STABLE
-from fotltn.semantics.interpretation import Names, Tables
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from fotltn.tree import postorder

@@ -16,8 +16,8 @@ from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.satisfaction import satisfaction
 from fotltn.logic.check import check
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Names
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.tables import Names
 from fotltn.syntax.load import parse_theory
 from tests.analysis.scenes import violations
 from tests.syntax.test_notebook import pixels, words

@@ -21,7 +21,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.semantics import crisp
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.tree import children, postorder

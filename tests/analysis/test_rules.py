@@ -14,8 +14,8 @@ from fotltn.analysis.rules import Draws, estimate, rules
 from fotltn.logic.check import check_formula
 from fotltn.logic.span import reach
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 

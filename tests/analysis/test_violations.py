@@ -28,7 +28,7 @@ from fotltn.semantics.config import (
     Fold,
     PMean,
 )
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from tests.analysis.scenes import (

@@ -15,8 +15,8 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import Signature
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.parse import parse_formula
 from tests.grounding.common import SIGNATURE, THEORY, read
 from tests.helpers import value_of as evaluate

@@ -12,7 +12,7 @@ from fotltn.grounding.dense import interpretation, presence
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.logic.check import check_formula
 from fotltn.semantics.config import CRISP
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 

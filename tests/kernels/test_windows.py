@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from fotltn.algebra.expr import Kind
+from fotltn.algebra.expr import Reduction
 from fotltn.kernels.until import until
 from fotltn.kernels.windows import scan
 from fotltn.logic.core import Window
@@ -35,20 +35,20 @@ def brute(kind, u, window, past, lengths):
         points = [t - k if past else t + k for k in steps]
         kept = [u[b, k] for k in points if 0 <= k < lengths[b]]
         match kind:
-            case Kind.MEAN:
+            case Reduction.MEAN:
                 out[b, t] = sum(kept) / max(1, len(kept))
-            case Kind.SUM:
+            case Reduction.SUM:
                 out[b, t] = sum(kept)
-            case Kind.PRODUCT:
+            case Reduction.PRODUCT:
                 out[b, t] = torch.stack(kept).prod() if kept else 1.0
-            case Kind.MINIMUM:
+            case Reduction.MINIMUM:
                 out[b, t] = min(kept, default=torch.tensor(1.0))
-            case Kind.MAXIMUM:
+            case Reduction.MAXIMUM:
                 out[b, t] = max(kept, default=torch.tensor(0.0))
     return out
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", Reduction)
 @pytest.mark.parametrize("past", [False, True])
 def test_scans(kind, past):
     for window, horizon in itertools.product(WINDOWS, [1, 2, 7]):
@@ -63,7 +63,7 @@ def test_scans(kind, past):
 def test_bounded_windows_do_not_cancel_in_float32():
     """A difference of prefix sums would lose the small values behind a large one."""
     u = torch.cat([torch.full((1000,), 1e6), torch.full((1000,), 1e-3)]).float()
-    found = scan(Kind.MEAN, u, Window(0, 9), False, None)
+    found = scan(Reduction.MEAN, u, Window(0, 9), False, None)
     torch.testing.assert_close(
         found[1000:1990], torch.full((990,), 1e-3).float(), rtol=1e-6, atol=0
     )

@@ -14,8 +14,8 @@ from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import Defined, Network, Predicate, mlp
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
 THEORY = """

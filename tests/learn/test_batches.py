@@ -10,7 +10,7 @@ from fotltn.learn.satisfaction import Axioms
 from fotltn.logic.check import check
 from fotltn.networks.parts import Batches, DataPart, bias, check_batches, part, parts
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
 DECLARED = """

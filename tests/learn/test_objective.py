@@ -26,8 +26,8 @@ from fotltn.learn.objective import (
 )
 from fotltn.learn.schedule import Schedule, schedule
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from tests.learn import tasks
 
 

@@ -12,7 +12,7 @@ from fotltn.learn.schedule import Schedule, schedule
 from fotltn.networks.parts import part
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from tests.learn import tasks
 
 MORE = """

@@ -16,7 +16,7 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import Network, mlp
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from tests.learn import tasks
 
 

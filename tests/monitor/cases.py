@@ -11,8 +11,8 @@ import torch
 
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.monitor.steps import TraceStep
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Axiom, Theory

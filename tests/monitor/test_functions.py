@@ -13,7 +13,7 @@ from fotltn.monitor.monitor import Monitor
 from fotltn.monitor.steps import Header, TraceStep
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import GODEL
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from tests.helpers import value_of
 from tests.semantics.textbook import Table, World, holds

@@ -13,7 +13,7 @@ from fotltn.monitor.monitor import Monitor
 from fotltn.monitor.steps import Header, TraceStep
 from fotltn.monitor.verdicts import Verdict
 from fotltn.semantics import crisp
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from tests.helpers import random_formula
 from tests.monitor.cases import random_quantified, tables_of, theory_of

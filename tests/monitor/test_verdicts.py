@@ -14,7 +14,7 @@ from fotltn.monitor.monitor import Monitor
 from fotltn.monitor.verdicts import Verdict
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import Temporal

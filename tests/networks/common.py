@@ -7,7 +7,7 @@ import torch
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
 DECLARED = """

@@ -10,7 +10,7 @@ from fotltn.networks.encoders import FeatureInputs, with_changes
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Network, Softmax, mlp
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
 THEORY = """

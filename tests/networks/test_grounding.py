@@ -14,8 +14,8 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.predicates import DataRule, Defined, Logits, Network, Softmax, mlp
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LOG_PRODUCT, LUKASIEWICZ, PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from tests.networks.common import (

@@ -10,7 +10,7 @@ from fotltn import CheckError, DataError, ParseError, SemanticsError
 from fotltn.networks.encoders import Embeddings
 from fotltn.networks.predicates import DataRule, Defined, Logits, Network, Softmax, mlp
 from fotltn.semantics.config import CRISP
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from tests.networks.common import AGENTS, HORIZON, TRACES, gen, grounding, theory, world
 
 

@@ -11,8 +11,8 @@ from fotltn.networks.encoders import Embeddings, Joined
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import part
 from fotltn.networks.predicates import Defined, Logits, Network, Softmax, mlp
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.semantics.tables import Tables
 from tests.networks.common import AGENTS, HORIZON, PLACES, TRACES, draw, theory, world
 
 

@@ -14,8 +14,8 @@ from fotltn.plan import blocks
 from fotltn.plan.blocks import Costs, counted, divided
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from tests.random_cases import random_case
 

@@ -14,7 +14,7 @@ from fotltn.evaluation import present
 from fotltn.plan.plan import Route
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Value
+from fotltn.semantics.tables import Value
 from tests.random_cases import random_case
 
 COUNT = int(os.environ.get("FOTLTN_CASES", "400"))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fotltn.algebra.expand import by_powers, off_facts
-from fotltn.algebra.expr import Leaf, Reduce
+from fotltn.algebra.expr import Reduce, TableLeaf
 from fotltn.algebra.lower import lower
 from fotltn.algebra.passes import optimize
 from fotltn.algebra.show import show
@@ -48,7 +48,7 @@ def plan_of(text, sizes=BIG, **options):
 def test_what_facts_add_is_told_from_the_rest():
     node = mean_of("exists y. B(y) & P(x, y)", ROUGH.with_p(2))
     assert show(node) == "mean[y]((0.9·(0.9·B(y) + 0.1) · (0.9·P(x, y) + 0.1) + 0.1)^2)"
-    (leaf,) = [n for n in postorder(node) if isinstance(n, Leaf) and n.predicate == "P"]
+    (leaf,) = [n for n in postorder(node) if isinstance(n, TableLeaf) and n.predicate == "P"]
     rest, more = off_facts(node, leaf)
     assert show(rest) == "mean[y]((0.081·B(y) + 0.109)^2)"
     assert show(more) == (

@@ -11,8 +11,8 @@ from fotltn.errors import DataError
 from fotltn.logic.check import check
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LTN, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import SparseTable, sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 
 TEXT = """

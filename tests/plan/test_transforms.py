@@ -14,8 +14,8 @@ from fotltn.plan.plan import Route
 from fotltn.project.scene import THEORY as FILE
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, LTN, SEMANTICS, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
 from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.parse import parse_formula
 

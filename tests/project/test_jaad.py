@@ -25,7 +25,7 @@ from fotltn.project.train import train
 from fotltn.project.world import read_world
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, GODEL, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables, Value
+from fotltn.semantics.tables import Tables, Value
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "examples" / "jaad"

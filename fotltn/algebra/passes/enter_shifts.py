@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from fotltn.algebra.expr import Affine, Expr, Power, Root, Shift
+from fotltn.algebra.expr import Affine, Expr, Power, Root, TimeShift
 from fotltn.tree import Node, transform
 
 
@@ -17,10 +17,10 @@ def enter_shifts(expr: Expr) -> Expr:
 
 def _rule(node: Node) -> Node:
     match node:
-        case Affine(Shift(x, steps, past, outside), scale, offset):
-            return Shift(Affine(x, scale, offset), steps, past, scale * outside + offset)
-        case Power(Shift(x, steps, past, outside), p) if outside >= 0:
-            return Shift(Power(x, p), steps, past, outside**p)
-        case Root(Shift(x, steps, past, outside), p) if outside >= 0:
-            return Shift(Root(x, p), steps, past, outside ** (1 / p))
+        case Affine(TimeShift(x, steps, past, outside), scale, offset):
+            return TimeShift(Affine(x, scale, offset), steps, past, scale * outside + offset)
+        case Power(TimeShift(x, steps, past, outside), p) if outside >= 0:
+            return TimeShift(Power(x, p), steps, past, outside**p)
+        case Root(TimeShift(x, steps, past, outside), p) if outside >= 0:
+            return TimeShift(Root(x, p), steps, past, outside ** (1 / p))
     return node

@@ -8,7 +8,7 @@ a · (b · 1)      ->  a · b
 
 from __future__ import annotations
 
-from fotltn.algebra.expr import Affine, Const, Expr, Op, Pointwise, Power, Product, Root
+from fotltn.algebra.expr import Affine, Expr, Op, Pointwise, Power, Product, Root, Scalar
 from fotltn.tree import Node, transform
 
 
@@ -23,7 +23,7 @@ def product(factors: list[Expr]) -> Expr:
     stack = list(reversed(factors))
     while stack:
         match stack.pop():
-            case Const(value):
+            case Scalar(value):
                 scale *= value
             case Product(inner):
                 stack.extend(reversed(inner))
@@ -33,7 +33,7 @@ def product(factors: list[Expr]) -> Expr:
             case factor:
                 rest.append(factor)
     if scale == 0 or not rest:
-        return Const(scale)
+        return Scalar(scale)
     body = rest[0] if len(rest) == 1 else Product(tuple(rest))
     return body if scale == 1 else Affine(body, scale, 0.0)
 
@@ -41,12 +41,12 @@ def product(factors: list[Expr]) -> Expr:
 def affine(x: Expr, scale: float, offset: float) -> Expr:
     """`scale · x + offset`, with what is inside taken together."""
     match x:
-        case Const(value):
-            return Const(scale * value + offset)
+        case Scalar(value):
+            return Scalar(scale * value + offset)
         case Affine(inner, s, o):
             return affine(inner, scale * s, scale * o + offset)
     if scale == 0:
-        return Const(offset)
+        return Scalar(offset)
     return x if (scale, offset) == (1.0, 0.0) else Affine(x, scale, offset)
 
 
@@ -56,12 +56,12 @@ def _rule(node: Node) -> Node:
             return affine(x, scale, offset)
         case Product(factors):
             return product(list(factors))
-        case Power(Const(value), p):
-            return Const(value**p)
+        case Power(Scalar(value), p):
+            return Scalar(value**p)
         case Power(Affine(x, scale, 0.0), p) if scale > 0:
             return affine(Power(x, p), scale**p, 0.0)
-        case Root(Const(value), p) if value >= 0:
-            return Const(value ** (1 / p))
+        case Root(Scalar(value), p) if value >= 0:
+            return Scalar(value ** (1 / p))
         case Root(Affine(x, scale, 0.0), p) if scale > 0:
             return affine(Root(x, p), scale ** (1 / p), 0.0)
         case Pointwise(op, args):
@@ -72,12 +72,12 @@ def _rule(node: Node) -> Node:
 def _pointwise(op: Op, args: tuple[Expr, ...]) -> Expr:
     """Degrees lie in [0, 1], so that 0 and 1 decide some operations alone."""
     match op, args:
-        case Op.MINIMUM, (Const(a), Const(b)):
-            return Const(min(a, b))
-        case Op.MAXIMUM, (Const(a), Const(b)):
-            return Const(max(a, b))
-        case Op.POSITIVE, (Const(a), Const(b)):
-            return Const(max(0.0, a + b))
-        case Op.GODEL_NOT, (Const(a),):
-            return Const(float(a == 0))
+        case Op.MINIMUM, (Scalar(a), Scalar(b)):
+            return Scalar(min(a, b))
+        case Op.MAXIMUM, (Scalar(a), Scalar(b)):
+            return Scalar(max(a, b))
+        case Op.POSITIVE, (Scalar(a), Scalar(b)):
+            return Scalar(max(0.0, a + b))
+        case Op.GODEL_NOT, (Scalar(a),):
+            return Scalar(float(a == 0))
     return Pointwise(op, args)

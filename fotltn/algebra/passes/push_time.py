@@ -12,21 +12,21 @@ from __future__ import annotations
 from fotltn.algebra.expr import (
     Affine,
     At,
-    Const,
     Expr,
-    Kind,
     Pointwise,
     Power,
     Product,
     Reduce,
+    Reduction,
     Root,
+    Scalar,
     Scan,
-    Shift,
+    TimeShift,
 )
 from fotltn.logic.core import Window
 from fotltn.tree import Node, transform
 
-_SAME = (Kind.MEAN, Kind.MINIMUM, Kind.MAXIMUM)
+_SAME = (Reduction.MEAN, Reduction.MINIMUM, Reduction.MAXIMUM)
 
 
 def push_time(expr: Expr) -> Expr:
@@ -73,7 +73,7 @@ def _inner(x: Expr, t: int) -> list[tuple[Expr, int]]:
             return [(y, t)]
         case Product(parts) | Pointwise(_, parts):
             return [(p, t) for p in parts]
-        case Shift(y, steps, True) if steps <= t:
+        case TimeShift(y, steps, True) if steps <= t:
             return [(y, t - steps)]
     return []
 
@@ -96,6 +96,6 @@ def _rebuilt(x: Expr, t: int, parts: list[Expr]) -> Expr:
             return Reduce(kind, over, False, parts[0], guard, still)
         case Scan(kind, y, Window(0, None), False) if t == 0:
             return _rule(Reduce(kind, (), True, y))  # type: ignore[return-value]
-        case Shift(_, _, True, outside):
-            return parts[0] if parts else Const(outside)
+        case TimeShift(_, _, True, outside):
+            return parts[0] if parts else Scalar(outside)
     return At(x, t)

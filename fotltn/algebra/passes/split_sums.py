@@ -8,7 +8,7 @@ The inner mean is then often the same in several axioms, and computed once for a
 
 from __future__ import annotations
 
-from fotltn.algebra.expr import Expr, Kind, Product, Reduce
+from fotltn.algebra.expr import Expr, Product, Reduce, Reduction
 from fotltn.algebra.passes.fold_constants import product
 from fotltn.logic.core import Axis
 from fotltn.tree import Node, transform
@@ -21,19 +21,19 @@ def split_sums(expr: Expr) -> Expr:
 
 def _rule(node: Node) -> Node:
     match node:
-        case Reduce(Kind.MEAN, over, time, Product(factors), None):
+        case Reduce(Reduction.MEAN, over, time, Product(factors), None):
             for axis in reversed(over):
                 inner = [f for f in factors if axis in f.axes]
                 outer = [f for f in factors if axis not in f.axes]
                 if len(inner) > 1 and _spans(outer, _axes(inner) - {axis}, _timed(inner)):
                     rest = tuple(a for a in over if a != axis)
-                    part = Reduce(Kind.MEAN, (axis,), False, product(inner))
-                    return Reduce(Kind.MEAN, rest, time, product([*outer, part]))
+                    part = Reduce(Reduction.MEAN, (axis,), False, product(inner))
+                    return Reduce(Reduction.MEAN, rest, time, product([*outer, part]))
             inner = [f for f in factors if f.timed]
             outer = [f for f in factors if not f.timed]
             if time and inner and _spans(outer, _axes(inner), False):
-                part = Reduce(Kind.MEAN, (), True, product(inner))
-                return Reduce(Kind.MEAN, over, False, product([*outer, part]))
+                part = Reduce(Reduction.MEAN, (), True, product(inner))
+                return Reduce(Reduction.MEAN, over, False, product([*outer, part]))
     return node
 
 

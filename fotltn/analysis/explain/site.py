@@ -19,8 +19,8 @@ from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, Value
 from fotltn.tree import fold
 
 #: Places on the axes that are bound inside a body.

@@ -15,8 +15,8 @@ from fotltn.analysis.explain.site import Inner, Site
 from fotltn.evaluation import evaluate_all, evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics.config import GODEL, Semantics
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, Value
 from fotltn.tree import children, postorder
 
 #: Up to so many formulas are planned together; planning more would take longer than running them.

@@ -16,8 +16,8 @@ from fotltn.analysis.explain.tree import ValueNode
 from fotltn.logic.check import check_formula
 from fotltn.logic.signature import build_signature
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
-from fotltn.semantics.interpretation import Tables
-from fotltn.semantics.tables import interpret
+from fotltn.semantics.from_tensors import interpret
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import theory as th
 from fotltn.syntax.parse import parse_formula
 from tests.helpers import numbered

@@ -18,7 +18,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import check_formula
 from fotltn.semantics import crisp
 from fotltn.semantics.config import STABLE_PRODUCT
-from fotltn.semantics.interpretation import Tables
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.parse import parse_formula
 from tests.analysis.explain.common import example, repair, world
 from tests.random_cases import SIGNATURE

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
-from fotltn.plan.facts import Bound, bind
+from fotltn.plan.facts import LeafFacts, bind
 from fotltn.semantics import connectives
 from fotltn.semantics.config import Implication, Negation, Semantics
-from fotltn.semantics.interpretation import Tables, Value
 from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, Value
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +23,7 @@ class Run:
     tables: Tables
     semantics: Semantics
     dtype: torch.dtype
-    bound: dict[e.Leaf, Bound]
+    bound: dict[e.TableLeaf, LeafFacts]
     done: dict[e.Expr, Value] = field(default_factory=dict)
     _inside: Tensor | None = None
     ragged: bool = False
@@ -36,7 +36,7 @@ class Run:
             self._inside = self.tables.inside
         return self._inside.reshape(self.tables.batch, *[1] * axes, self.tables.horizon)
 
-    def facts(self, leaf: e.Leaf) -> Bound:
+    def facts(self, leaf: e.TableLeaf) -> LeafFacts:
         """The facts of a leaf, made ready once, with the degrees of now."""
         table = self.tables.table(leaf.predicate)
         assert isinstance(table, SparseTable)

@@ -36,7 +36,7 @@ class Twins:
         if node.axes & self._cut:
             return None
         if step.route is Route.TABLE:
-            assert isinstance(node, e.Leaf)
+            assert isinstance(node, e.TableLeaf)
             axes = e.own_axes(node)
             if axes is None or len(axes) != 1 or axes[0].sort is None:
                 return None
@@ -63,7 +63,7 @@ def _setting(node: e.Expr) -> Hashable:
             return time, window, past, semantics
         case e.At(_, time):
             return time
-        case e.Shift(_, steps, past, outside):
+        case e.TimeShift(_, steps, past, outside):
             return steps, past, outside
         case e.Scan(kind, _, window, past):
             return kind, window, past
