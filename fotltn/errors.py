@@ -186,6 +186,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{close[0]}'?" if close else None
 
 
+def name_hint(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
+    """A hint after a name that is unknown: the nearest one, or all that there are."""
+    names = list(known)
+    return did_you_mean(name, names) or f"{otherwise} {listing(names)}"
+
+
 def shown(value: object, limit: int = 60) -> str:
     """A value of the input for a message, cut where it would fill the screen."""
     if isinstance(value, bool):

@@ -12,7 +12,7 @@ offsets that are not negative. So nothing cancels, and no digits are lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fotltn.algebra.expr import (
     Affine,
@@ -92,10 +92,10 @@ def grows(x: Expr, leaf: TableLeaf, low: Mapping[Expr, float]) -> bool:
         """None: does not depend on the leaf."""
         if node == leaf:
             return True
-        found = [b for b in below if b is not None]
-        if not found:
+        growing = [b for b in below if b is not None]
+        if not growing:
             return None
-        if not all(found):
+        if not all(growing):
             return False
         match node:
             case Affine(_, scale):
@@ -116,11 +116,11 @@ def by_powers(node: Reduce) -> Expr | None:
     if not _mixed(node.x):
         return None
     parts: list[Expr] = []
-    found = _polynomial(node.x, parts)
-    if found is None or len(found) < 2:
+    polynomial = _polynomial(node.x, parts)
+    if polynomial is None or len(polynomial) < 2:
         return None
     terms = []
-    for monomial, scale in found.items():
+    for monomial, scale in polynomial.items():
         factors = [Power(parts[i], float(n)) if n > 1 else parts[i] for i, n in monomial]
         terms.append(affine(mean(node, product(factors)), scale, 0.0) if factors else Scalar(scale))
     return Pointwise(Op.PLUS, tuple(terms))
@@ -159,47 +159,33 @@ def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
             case Affine(inner, scale, offset) if _mixed(inner):
                 if below[0] is None or scale <= 0 or offset < 0:
                     return None
-                found = {m: scale * s for m, s in below[0].items()}
-                return _plus(found, {(): offset}) if offset else found
+                scaled = {m: scale * s for m, s in below[0].items()}
+                return {**scaled, (): scaled.get((), 0.0) + offset} if offset else scaled
             case Power(inner, p) if _mixed(inner):
-                return _power(below[0], p)
+                return _times([below[0]] * int(p)) if p == int(p) else None
             case Power(inner, p) if p == int(p):
                 return part(inner, int(p))
             case Product():
-                found = {(): 1.0}
-                for factor in below:
-                    if factor is None or len(found) * len(factor) > 4 * MAX_TERMS:
-                        return None
-                    found = _times(found, factor)
-                return found
+                return _times(below)
         return part(node, 1)
 
-    found = fold(root, visit)
-    return None if found is None or len(found) > MAX_TERMS else found
+    polynomial = fold(root, visit)
+    return None if polynomial is None or len(polynomial) > MAX_TERMS else polynomial
 
 
-def _power(base: Polynomial | None, p: float) -> Polynomial | None:
-    if base is None or p != int(p):
-        return None
-    found: Polynomial = {(): 1.0}
-    for _ in range(int(p)):
-        if len(found) * len(base) > 4 * MAX_TERMS:
+def _times(factors: Sequence[Polynomial | None]) -> Polynomial | None:
+    """The product of polynomials; None if one of them is none, or the product too long."""
+    total: Polynomial = {(): 1.0}
+    for factor in factors:
+        if factor is None or len(total) * len(factor) > 4 * MAX_TERMS:
             return None
-        found = _times(found, base)
-    return found
-
-
-def _plus(a: Polynomial, b: Polynomial) -> Polynomial:
-    return {m: a.get(m, 0.0) + b.get(m, 0.0) for m in [*a, *(m for m in b if m not in a)]}
-
-
-def _times(a: Polynomial, b: Polynomial) -> Polynomial:
-    found: Polynomial = {}
-    for left, s in a.items():
-        for right, t in b.items():
-            powers = dict(left)
-            for x, n in right:
-                powers[x] = powers.get(x, 0) + n
-            key = tuple(sorted(powers.items()))
-            found[key] = found.get(key, 0.0) + s * t
-    return found
+        longer: Polynomial = {}
+        for left, s in total.items():
+            for right, t in factor.items():
+                powers = dict(left)
+                for x, n in right:
+                    powers[x] = powers.get(x, 0) + n
+                key = tuple(sorted(powers.items()))
+                longer[key] = longer.get(key, 0.0) + s * t
+        total = longer
+    return total

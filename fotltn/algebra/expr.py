@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from fotltn.logic import core as c
 from fotltn.semantics.config import Semantics
-from fotltn.tree import Node, children, postorder
+from fotltn.tree import Node, children, parts, postorder
 
 
 class Reduction(StrEnum):
@@ -46,7 +47,7 @@ class Expr(Node):
 
     def __post_init__(self) -> None:
         """Compute what the expression depends on, then its hash."""
-        axes, timed = _depends(self)
+        axes, timed = _depends(closed(self))
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "timed", timed)
         Node.__post_init__(self)
@@ -176,7 +177,23 @@ class Pairs(Expr):
     semantics: Semantics
 
 
-def own_axes(leaf: TableLeaf) -> tuple[c.Axis, ...] | None:
+#: Every kind of expression that there is, for matches that must cover all of them.
+AnyExpr = (
+    TableLeaf | Data | Scalar | Affine | Product | Power | Root | Pointwise | Reduce | At
+    | TimeShift | Scan | Pairs
+)  # fmt: skip
+
+#: Operations on one point at a time.
+PointwiseExpr = Affine | Power | Root | Product | Pointwise
+
+
+def closed(node: Node) -> AnyExpr:
+    """The same node as one of the kinds that there are, so that a match can be exhaustive."""
+    assert isinstance(node, AnyExpr)
+    return node
+
+
+def argument_axes(leaf: TableLeaf) -> tuple[c.Axis, ...] | None:
     """The axes of the arguments in order, if each is a variable of its own; else None."""
     axes = tuple(a.axis for a in leaf.args if isinstance(a, c.Variable) and a.column is None)
     return axes if len(axes) == len(leaf.args) == len(set(axes)) else None
@@ -187,9 +204,15 @@ def pointwise_parts(node: Expr) -> tuple[Expr, ...] | None:
     match node:
         case Affine(x) | Power(x) | Root(x):
             return (x,)
-        case Product(parts) | Pointwise(_, parts):
-            return parts
-    return None
+        case Product(operands) | Pointwise(_, operands):
+            return operands
+        case _:
+            return None
+
+
+def settings(node: Expr) -> tuple[object, ...]:
+    """The kind of an operation, and what it is told besides its operands and their axes."""
+    return (type(node), *(part for part in parts(node) if not isinstance(part, Node | tuple)))
 
 
 def free_axes(node: c.Core) -> frozenset[c.Axis]:
@@ -199,21 +222,21 @@ def free_axes(node: c.Core) -> frozenset[c.Axis]:
 
 def free_axes_of_all(*roots: c.Core | Expr) -> dict[c.Core, frozenset[c.Axis]]:
     """The same for each part of formulas, also of those inside expressions; children first."""
-    found: dict[c.Core, frozenset[c.Axis]] = {}
+    free: dict[c.Core, frozenset[c.Axis]] = {}
     for node in postorder(*roots):
         if isinstance(node, Expr):
             continue
-        axes = frozenset[c.Axis]().union(*(found[child] for child in children(node)))  # type: ignore[index]
+        axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))  # type: ignore[index]
         match node:
             case c.Variable(axis):
                 axes = axes | {axis}
             case c.Quantifier(_, bound):
                 axes = axes - set(bound)
-        found[node] = axes
-    return found
+        free[node] = axes
+    return free
 
 
-def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
+def _depends(node: AnyExpr) -> tuple[frozenset[c.Axis], bool]:
     none: frozenset[c.Axis] = frozenset()
     match node:
         case TableLeaf(_, args, temporal):
@@ -224,8 +247,8 @@ def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
             return none, False
         case Affine(x) | Power(x) | Root(x):
             return x.axes, x.timed
-        case Product(parts) | Pointwise(_, parts):
-            return none.union(*(p.axes for p in parts)), any(p.timed for p in parts)
+        case Product(operands) | Pointwise(_, operands):
+            return none.union(*(x.axes for x in operands)), any(x.timed for x in operands)
         case Reduce(_, over, time, x, guard, still):
             inner = x.axes if guard is None else x.axes | free_axes(guard)
             moving = x.timed or (guard is not None and not still)
@@ -236,4 +259,5 @@ def _depends(node: Expr) -> tuple[frozenset[c.Axis], bool]:
             return x.axes, True
         case Pairs(left, right):
             return left.axes | right.axes, True
-    raise AssertionError(type(node))
+        case _:
+            assert_never(node)

@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
-from fotltn.algebra.expr import (
-    Affine,
-    At,
-    Data,
-    Expr,
-    Op,
-    Pairs,
-    Pointwise,
-    Power,
-    Product,
-    Reduce,
-    Reduction,
-    Root,
-    Scalar,
-    Scan,
-    TableLeaf,
-    TimeShift,
-)
+from fotltn.algebra import expr as e
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.config import (
@@ -36,12 +20,12 @@ from fotltn.semantics.config import (
 )
 from fotltn.tree import fold, postorder
 
-Reducer = Callable[[Reduction, Expr], Expr]
+Reducer = Callable[[e.Reduction, e.Expr], e.Expr]
 
 _FOLDS = {
-    TNorm.PRODUCT: Reduction.PRODUCT,
-    TNorm.MINIMUM: Reduction.MINIMUM,
-    TNorm.LUKASIEWICZ: Reduction.SUM,
+    TNorm.PRODUCT: e.Reduction.PRODUCT,
+    TNorm.MINIMUM: e.Reduction.MINIMUM,
+    TNorm.LUKASIEWICZ: e.Reduction.SUM,
 }
 _DUAL = {
     TConorm.PROBABILISTIC_SUM: TNorm.PRODUCT,
@@ -52,7 +36,7 @@ _DUAL = {
 
 def lower(
     formula: c.Formula, signature: Signature, semantics: Semantics, *, at: int | None = None
-) -> Expr:
+) -> e.Expr:
     """The expression of a formula at one time point, or (`at=None`) at all.
 
     Logarithms of degrees are no sums of products: in log space a formula stays whole.
@@ -61,23 +45,24 @@ def lower(
         return by_equations(formula, at)
     lowering = _Lowering(signature, semantics)
 
-    def visit(node: c.Core, below: list[Expr | None]) -> Expr | None:
-        return lowering.formula(node, below) if isinstance(node, c.Formula) else None
+    def visit(node: c.Core, below: list[e.Expr | None]) -> e.Expr | None:
+        parts = [part for part in below if part is not None]
+        return lowering.formula(c.closed(node), parts) if isinstance(node, c.Formula) else None
 
-    found = fold(formula, visit)
-    assert found is not None
-    return found if at is None else At(found, at)
+    lowered = fold(formula, visit)
+    assert lowered is not None
+    return lowered if at is None else e.At(lowered, at)
 
 
-def by_equations(formula: c.Formula, at: int | None) -> Expr:
+def by_equations(formula: c.Formula, at: int | None) -> e.Expr:
     """A formula that stays whole, and is evaluated by the equations of its semantics."""
-    whole = Data(formula, temporal=True)
-    return whole if at is None else At(whole, at)
+    data = e.Data(formula, temporal=True)
+    return data if at is None else e.At(data, at)
 
 
-def complement(x: Expr) -> Expr:
+def complement(x: e.Expr) -> e.Expr:
     """`1 - x`."""
-    return Affine(x, -1.0, 1.0)
+    return e.Affine(x, -1.0, 1.0)
 
 
 class _Lowering:
@@ -85,18 +70,17 @@ class _Lowering:
         self.signature = signature
         self.s = semantics
 
-    def formula(self, node: c.Formula, below: list[Expr | None]) -> Expr:
-        parts = [b for b in below if b is not None]
+    def formula(self, node: c.AnyFormula, parts: list[e.Expr]) -> e.Expr:
         match node:
             case c.Truth(value):
-                return Scalar(float(value))
+                return e.Scalar(float(value))
             case c.Atom(name, args):
                 temporal = not self.signature.predicates[name].static
-                return TableLeaf(name, args, temporal or _moving(args, self.signature))
+                return e.TableLeaf(name, args, temporal or self.changes(*args))
             case c.Edge():
-                return Data(node, temporal=True)
+                return e.Data(node, temporal=True)
             case c.Equal(left, right) | c.Compare(_, left, right):
-                return Data(node, _moving((left, right), self.signature))
+                return e.Data(node, self.changes(left, right))
             case c.Not():
                 return self.negate(parts[0])
             case c.And():
@@ -107,117 +91,105 @@ class _Lowering:
                 return self.imply(*parts)
             case c.Quantifier(universal, axes, guard):
                 how = self.s.forall if universal else self.s.exists
-                still = guard is not None and _still(guard, self.signature)
+                still = guard is not None and not self.changes(guard)
+                body = parts[-1]
                 return self.aggregate(
-                    how, universal, parts[-1], lambda k, x: Reduce(k, axes, False, x, guard, still)
+                    how, universal, body, lambda k, x: e.Reduce(k, axes, False, x, guard, still)
                 )
             case c.Shift(_, steps, past, weak):
-                return TimeShift(parts[0], steps, past, float(weak))
+                return e.TimeShift(parts[0], steps, past, float(weak))
             case c.Aggregate(universal, _, window, past):
                 how = self.s.always if universal else self.s.eventually
                 return self.aggregate(
-                    how, universal, parts[0], lambda k, x: Scan(k, x, window, past)
+                    how, universal, parts[0], lambda k, x: e.Scan(k, x, window, past)
                 )
             case c.Until(dual, _, _, window, past):
                 a, b = (self.negate(p) for p in parts) if dual else parts
-                found = Pairs(a, b, window, past, self.s)
-                return self.negate(found) if dual else found
-        raise AssertionError(node)
+                reached = e.Pairs(a, b, window, past, self.s)
+                return self.negate(reached) if dual else reached
+            case _:
+                assert_never(node)
 
-    def low(self, x: Expr) -> Expr:
+    def changes(self, *roots: c.Core) -> bool:
+        """Whether formulas or terms depend on time."""
+        return any(
+            isinstance(n, c.Edge | c.Shift | c.Aggregate | c.Until)
+            or (isinstance(n, c.Atom) and not self.signature.predicates[n.predicate].static)
+            or (isinstance(n, c.Apply) and not self.signature.functions[n.function].static)
+            for n in postorder(*roots)
+        )
+
+    def low(self, x: e.Expr) -> e.Expr:
         """π₀, away from 0."""
-        e = self.s.epsilon
-        return x if e == 0 else Affine(x, 1 - e, e)
+        epsilon = self.s.epsilon
+        return x if epsilon == 0 else e.Affine(x, 1 - epsilon, epsilon)
 
-    def high(self, x: Expr) -> Expr:
+    def high(self, x: e.Expr) -> e.Expr:
         """π₁, away from 1."""
-        e = self.s.epsilon
-        return x if e == 0 else Affine(x, 1 - e, 0.0)
+        epsilon = self.s.epsilon
+        return x if epsilon == 0 else e.Affine(x, 1 - epsilon, 0.0)
 
-    def negate(self, x: Expr) -> Expr:
+    def negate(self, x: e.Expr) -> e.Expr:
         match self.s.negation:
             case Negation.STANDARD:
                 return complement(x)
             case Negation.GODEL:
-                return Pointwise(Op.GODEL_NOT, (x,))
+                return e.Pointwise(e.Op.GODEL_NOT, (x,))
 
-    def conjoin(self, x: Expr, y: Expr) -> Expr:
+    def conjoin(self, x: e.Expr, y: e.Expr) -> e.Expr:
         match self.s.conjunction:
             case TNorm.PRODUCT:
-                return Product((self.low(x), self.low(y)))
+                return e.Product((self.low(x), self.low(y)))
             case TNorm.MINIMUM:
-                return Pointwise(Op.MINIMUM, (x, y))
+                return e.Pointwise(e.Op.MINIMUM, (x, y))
             case TNorm.LUKASIEWICZ:
-                return Pointwise(Op.POSITIVE, (x, Affine(y, 1.0, -1.0)))
+                return e.Pointwise(e.Op.POSITIVE, (x, e.Affine(y, 1.0, -1.0)))
 
-    def disjoin(self, x: Expr, y: Expr) -> Expr:
+    def disjoin(self, x: e.Expr, y: e.Expr) -> e.Expr:
         match self.s.disjunction:
             case TConorm.PROBABILISTIC_SUM:
-                return complement(Product((complement(self.high(x)), complement(self.high(y)))))
+                return complement(e.Product((complement(self.high(x)), complement(self.high(y)))))
             case TConorm.MAXIMUM:
-                return Pointwise(Op.MAXIMUM, (x, y))
+                return e.Pointwise(e.Op.MAXIMUM, (x, y))
             case TConorm.LUKASIEWICZ:
-                return complement(Pointwise(Op.POSITIVE, (complement(x), Affine(y, -1.0, 0.0))))
+                return complement(
+                    e.Pointwise(e.Op.POSITIVE, (complement(x), e.Affine(y, -1.0, 0.0)))
+                )
 
-    def imply(self, x: Expr, y: Expr) -> Expr:
+    def imply(self, x: e.Expr, y: e.Expr) -> e.Expr:
         match self.s.implication:
             case Implication.REICHENBACH:
-                return complement(Product((self.low(x), complement(self.high(y)))))
+                return complement(e.Product((self.low(x), complement(self.high(y)))))
             case Implication.KLEENE_DIENES:
-                return Pointwise(Op.MAXIMUM, (complement(x), y))
+                return e.Pointwise(e.Op.MAXIMUM, (complement(x), y))
             case Implication.LUKASIEWICZ:
-                return complement(Pointwise(Op.POSITIVE, (x, Affine(y, -1.0, 0.0))))
+                return complement(e.Pointwise(e.Op.POSITIVE, (x, e.Affine(y, -1.0, 0.0))))
             case Implication.GODEL:
-                return Pointwise(Op.GODEL_IMPLIES, (x, y))
+                return e.Pointwise(e.Op.GODEL_IMPLIES, (x, y))
             case Implication.GOGUEN:
-                return Pointwise(Op.GOGUEN, (self.low(x), y))
+                return e.Pointwise(e.Op.GOGUEN, (self.low(x), y))
 
-    def aggregate(self, how: Aggregation, universal: bool, x: Expr, reduce: Reducer) -> Expr:
+    def aggregate(self, how: Aggregation, universal: bool, x: e.Expr, reduce: Reducer) -> e.Expr:
         """⊗ or ⊕ by `reduce(kind, x)`, which is a quantifier's or a temporal operator's."""
         match how:
             case PMean(p) if p == float("inf"):
-                return reduce(Reduction.MINIMUM if universal else Reduction.MAXIMUM, x)
+                return reduce(e.Reduction.MINIMUM if universal else e.Reduction.MAXIMUM, x)
             case PMean(p):
                 inner = complement(self.high(x)) if universal else self.low(x)
-                mean = (
-                    reduce(Reduction.MEAN, inner)
-                    if p == 1
-                    else Root(reduce(Reduction.MEAN, Power(inner, p)), p)
-                )
+                mean = reduce(e.Reduction.MEAN, inner if p == 1 else e.Power(inner, p))
+                mean = mean if p == 1 else e.Root(mean, p)
                 return complement(mean) if universal else mean
             case Fold() if universal:
                 return self.fold(self.s.conjunction, x, reduce)
             case Fold() if self.s.disjunction is TConorm.MAXIMUM:
-                return reduce(Reduction.MAXIMUM, x)
+                return reduce(e.Reduction.MAXIMUM, x)
             case Fold():
                 return complement(self.fold(_DUAL[self.s.disjunction], complement(x), reduce))
-        raise AssertionError(how)
+            case _:
+                assert_never(how)
 
-    def fold(self, norm: TNorm, x: Expr, reduce: Reducer) -> Expr:
+    def fold(self, norm: TNorm, x: e.Expr, reduce: Reducer) -> e.Expr:
         if norm is not TNorm.LUKASIEWICZ:
             return reduce(_FOLDS[norm], x)
-        lost = reduce(Reduction.SUM, complement(x))
-        return Pointwise(Op.POSITIVE, (complement(lost), Scalar(0.0)))
-
-
-def _moving(terms: tuple[c.Term, ...], signature: Signature) -> bool:
-    """Whether terms apply a function that changes over time."""
-    return any(
-        isinstance(n, c.Apply) and not signature.functions[n.function].static
-        for term in terms
-        for n in _nodes(term)
-    )
-
-
-def _still(guard: c.Formula, signature: Signature) -> bool:
-    """Whether a guard is the same at all time points."""
-    return not any(
-        isinstance(n, c.Edge | c.Shift | c.Aggregate | c.Until)
-        or (isinstance(n, c.Atom) and not signature.predicates[n.predicate].static)
-        or (isinstance(n, c.Apply) and not signature.functions[n.function].static)
-        for n in postorder(guard)
-    )
-
-
-def _nodes(term: c.Term) -> list[c.Core]:
-    return list(postorder(term))
+        lost = reduce(e.Reduction.SUM, complement(x))
+        return e.Pointwise(e.Op.POSITIVE, (complement(lost), e.Scalar(0.0)))

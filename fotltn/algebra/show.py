@@ -1,12 +1,13 @@
-"""Expressions as text: one line for a small one, a numbered listing for a shared one."""
+"""Expressions as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from fotltn.algebra import expr as e
 from fotltn.logic import core as c
-from fotltn.tree import Node, children, fold, postorder
+from fotltn.tree import children, fold
 
 
 def show(root: e.Expr) -> str:
@@ -15,14 +16,7 @@ def show(root: e.Expr) -> str:
     >>> show(e.Affine(e.Scalar(2.0), -1.0, 1.0))
     '1 - 2'
     """
-
-    def visit(node: Node, below: list[str]) -> str:
-        if isinstance(node, c.Core):
-            return core_text(node, below)
-        assert isinstance(node, e.Expr)
-        return _text(node, below)
-
-    return fold(root, visit)
+    return fold(root, _text)
 
 
 def brief(root: e.Expr, names: Mapping[e.Expr, str], depth: int = 6) -> str:
@@ -30,25 +24,10 @@ def brief(root: e.Expr, names: Mapping[e.Expr, str], depth: int = 6) -> str:
     if depth == 0 and children(root):
         return names.get(root, "…")
     below = [
-        fold(child, core_text) if isinstance(child, c.Core) else brief(child, names, depth - 1)  # type: ignore[arg-type]
+        brief(child, names, depth - 1) if isinstance(child, e.Expr) else fold(child, _text)
         for child in children(root)
     ]
-    return _text(root, below)
-
-
-def listing(*roots: e.Expr) -> str:
-    """One numbered line for each distinct node, children first, with what it depends on."""
-    names: dict[Node, str] = {}
-    lines: list[str] = []
-    for node in postorder(*roots):
-        if isinstance(node, c.Core):
-            names[node] = fold(node, core_text)
-            continue
-        assert isinstance(node, e.Expr)
-        text = _text(node, [names[child] for child in children(node)])
-        names[node] = f"r{len(lines)}"
-        lines.append(f"r{len(lines)} := {text}  [{scope(node)}]")
-    return "\n".join(lines)
+    return _text(e.closed(root), below)
 
 
 def scope(node: e.Expr) -> str:
@@ -56,7 +35,7 @@ def scope(node: e.Expr) -> str:
     return " ".join([*sorted(a.name for a in node.axes), *(["t"] if node.timed else [])])
 
 
-def core_text(node: Node, below: list[str]) -> str:
+def core_text(node: c.AnyTerm | c.AnyFormula, below: list[str]) -> str:
     """A core formula or term in one line."""
     match node:
         case c.Variable(axis, _, column):
@@ -94,7 +73,8 @@ def core_text(node: Node, below: list[str]) -> str:
         case c.Until(dual, _, _, window, past):
             name = {(0, 0): "U", (1, 0): "R", (0, 1): "S", (1, 1): "T"}[dual, past]
             return f"({below[0]} {name}{window_text(window)} {below[1]})"
-    raise AssertionError(node)
+        case _:
+            assert_never(node)
 
 
 def window_text(window: c.Window) -> str:
@@ -104,8 +84,10 @@ def window_text(window: c.Window) -> str:
     return f"[{window.low},{'' if window.high is None else window.high}]"
 
 
-def _text(node: e.Expr, below: list[str]) -> str:
+def _text(node: e.AnyExpr | c.AnyTerm | c.AnyFormula, below: list[str]) -> str:
     match node:
+        case c.Core():
+            return core_text(node, below)
         case e.TableLeaf(name):
             return f"{name}({', '.join(below)})" if below else name
         case e.Data():
@@ -137,7 +119,8 @@ def _text(node: e.Expr, below: list[str]) -> str:
             return f"{'past ' if past else ''}{kind}-scan{window_text(window)}({below[0]})"
         case e.Pairs(_, _, window, past):
             return f"{'since' if past else 'until'}{window_text(window)}({below[0]}, {below[1]})"
-    raise AssertionError(node)
+        case _:
+            assert_never(node)
 
 
 def _wrap(text: str) -> str:

@@ -15,7 +15,8 @@ from fotltn.algebra.expr import Reduction
 from fotltn.kernels.tracing import is_tracing
 from fotltn.logic.core import Window
 
-_NEUTRAL = {
+#: What a reduction over nothing is.
+NEUTRAL = {
     Reduction.MEAN: 0.0,
     Reduction.SUM: 0.0,
     Reduction.PRODUCT: 1.0,
@@ -35,7 +36,7 @@ def scan(kind: Reduction, u: Tensor, window: Window, past: bool, inside: Tensor 
         inside: which points lie inside each trace, broadcastable to `u`; None if all do.
     """
     if inside is not None and not past:
-        u = torch.where(inside, u, torch.full((), _NEUTRAL[kind], dtype=u.dtype, device=u.device))
+        u = torch.where(inside, u, torch.full((), NEUTRAL[kind], dtype=u.dtype, device=u.device))
     if past:
         u = u.flip(-1)
     found = _ahead(Reduction.SUM if kind is Reduction.MEAN else kind, u, window)
@@ -52,12 +53,12 @@ def _ahead(kind: Reduction, u: Tensor, window: Window) -> Tensor:
     horizon = u.shape[-1]
     low, high = window.low, window.high
     if low >= horizon or (high is not None and high < low):
-        return torch.full_like(u, _NEUTRAL[kind]) + 0 * u
+        return torch.full_like(u, NEUTRAL[kind]) + 0 * u
     if high is None or high >= horizon - 1:
         found = _suffix(kind, u)
     else:
         found = _blocks(kind, u, high - low + 1)
-    return found if low == 0 else _moved(found, low, _NEUTRAL[kind])
+    return found if low == 0 else _moved(found, low, NEUTRAL[kind])
 
 
 def _moved(u: Tensor, steps: int, fill: float) -> Tensor:
@@ -108,7 +109,7 @@ def _blocks(kind: Reduction, u: Tensor, width: int) -> Tensor:
     horizon = u.shape[-1]
     count = -(-horizon // width) + 1
     pad = torch.full(
-        (*u.shape[:-1], count * width - horizon), _NEUTRAL[kind], dtype=u.dtype, device=u.device
+        (*u.shape[:-1], count * width - horizon), NEUTRAL[kind], dtype=u.dtype, device=u.device
     )
     blocks = torch.cat([u, pad], dim=-1).unflatten(-1, (count, width))
     rest = _suffix(kind, blocks).flatten(-2)[..., :horizon]

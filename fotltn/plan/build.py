@@ -395,7 +395,7 @@ def guard_factor(node: e.Reduce, sizes: Sizes) -> e.Expr:
 
 
 def _copied(leaf: e.TableLeaf, sizes: Sizes) -> bool:
-    return leaf.predicate in sizes.sparse or e.own_axes(leaf) is None
+    return leaf.predicate in sizes.sparse or e.argument_axes(leaf) is None
 
 
 def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int, int, str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+import operator
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
+from fotltn.kernels.powers import power, root
+from fotltn.logic import core as c
 from fotltn.plan.facts import LeafFacts, bind
 from fotltn.semantics import connectives
 from fotltn.semantics.config import Implication, Negation, Semantics
@@ -46,21 +52,47 @@ class Run:
         return self.bound[leaf]
 
 
-def affine(u: Tensor, scale: float, offset: float) -> Tensor:
-    """`scale · u + offset`."""
-    if scale == -1:
-        return offset - u
-    return u * scale + offset if offset else u * scale
+def in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:
+    """Axes by name, so that every run has them in the same order."""
+    return tuple(sorted(axes, key=lambda a: a.name))
 
 
-def combine(node: e.Product | e.Pointwise, parts: Sequence[Tensor]) -> Tensor:
-    """The values of a product or another pointwise operation."""
-    if isinstance(node, e.Product):
-        found = parts[0]
-        for part in parts[1:]:
-            found = found * part
-        return found
-    match node.op:
+def count_points(
+    node: e.Reduce, present: Collection[c.Axis], timed: bool, rank: int, run: Run
+) -> Tensor | float:
+    """The number of points of each mean, over the axes that are present; others cancel."""
+    sizes = [run.tables.size(a) for a in node.over]
+    if 0 in sizes:
+        return math.inf
+    size = float(math.prod(n for n, a in zip(sizes, node.over, strict=True) if a in present))
+    if not (node.time and timed):
+        return size
+    if not run.ragged:
+        return size * run.tables.horizon
+    return (run.tables.lengths.to(run.dtype) * size).reshape(-1, *[1] * (rank - 1))
+
+
+def pointwise(node: e.PointwiseExpr, parts: Sequence[Tensor]) -> Tensor:
+    """The values of a pointwise operation."""
+    match node:
+        case e.Affine(_, -1, offset):
+            return offset - parts[0]
+        case e.Affine(_, scale, offset):
+            return parts[0] * scale + offset if offset else parts[0] * scale
+        case e.Power(_, p):
+            return power(parts[0], p)
+        case e.Root(_, p):
+            return root(parts[0], p)
+        case e.Product():
+            return functools.reduce(operator.mul, parts)
+        case e.Pointwise(op):
+            return _combined(op, parts)
+        case _:
+            assert_never(node)
+
+
+def _combined(op: e.Op, parts: Sequence[Tensor]) -> Tensor:
+    match op:
         case e.Op.MINIMUM:
             return torch.minimum(*torch.broadcast_tensors(*parts))
         case e.Op.MAXIMUM:
@@ -68,7 +100,7 @@ def combine(node: e.Product | e.Pointwise, parts: Sequence[Tensor]) -> Tensor:
         case e.Op.POSITIVE:
             return (parts[0] + parts[1]).clamp(min=0)
         case e.Op.PLUS:
-            return sum(parts[1:], parts[0])
+            return functools.reduce(operator.add, parts)
         case e.Op.EXCESS:
             return parts[0] - parts[1]
         case e.Op.GODEL_NOT:
@@ -77,3 +109,5 @@ def combine(node: e.Product | e.Pointwise, parts: Sequence[Tensor]) -> Tensor:
             return connectives.imply(parts[0], parts[1], Implication.GODEL)
         case e.Op.GOGUEN:
             return connectives.imply(parts[0], parts[1], Implication.GOGUEN)
+        case _:
+            assert_never(op)

@@ -37,7 +37,7 @@ class Twins:
             return None
         if step.route is Route.TABLE:
             assert isinstance(node, e.TableLeaf)
-            axes = e.own_axes(node)
+            axes = e.argument_axes(node)
             if axes is None or len(axes) != 1 or axes[0].sort is None:
                 return None
             return (node.predicate, axes[0].sort)
@@ -45,28 +45,6 @@ class Twins:
             return None
         if any(i not in self._shapes for i in step.inputs):
             return None
-        return (type(node), _setting(node), tuple(self._shapes[i] for i in step.inputs))
-
-
-def _setting(node: e.Expr) -> Hashable:
-    """What an operation is told besides its operands."""
-    match node:
-        case e.Affine(_, scale, offset):
-            return scale, offset
-        case e.Power(_, p) | e.Root(_, p):
-            return p
-        case e.Product():
-            return None
-        case e.Pointwise(op):
-            return op
-        case e.At(e.Pairs(_, _, window, past, semantics), time):
-            return time, window, past, semantics
-        case e.At(_, time):
-            return time
-        case e.TimeShift(_, steps, past, outside):
-            return steps, past, outside
-        case e.Scan(kind, _, window, past):
-            return kind, window, past
-        case e.Pairs(_, _, window, past, semantics):
-            return window, past, semantics
-    raise AssertionError(node)
+        # until at one point is one step, with the settings of both
+        inner = e.settings(node.x) if isinstance(node, e.At) and step.route is Route.PAIRS else ()
+        return (e.settings(node), inner, tuple(self._shapes[i] for i in step.inputs))

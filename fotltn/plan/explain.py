@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fotltn.algebra import expr as e
 from fotltn.algebra.show import brief, scope
-from fotltn.plan.plan import Plan, Step
+from fotltn.plan.plan import Plan, Step, needed
 
 _WIDTH = 72
 
@@ -17,14 +17,14 @@ def explain(plan: Plan) -> str:
     lines: list[str] = []
     for name, root in plan.roots:
         lines.append(f"{name}")
-        own = _needed(root, by_node)
+        parts = needed([root], by_node)
         for step in plan.steps:
-            if step.node in own and step.node not in shown:
+            if step.node in parts and step.node not in shown:
                 shown.add(step.node)
                 lines += _lines(step, names)
         if name in plan.dense:
             flops, held = plan.dense[name]
-            mine = [by_node[n] for n in own]
+            mine = [by_node[n] for n in parts]
             lines.append(
                 f"  = {names.get(root, '')}: {count(sum(s.flops for s in mine))} FLOPs, "
                 f"{size(sum(s.bytes for s in mine))}; "
@@ -48,18 +48,6 @@ def summary(plan: Plan) -> str:
     return text
 
 
-def _needed(root: e.Expr, by_node: dict[e.Expr, Step]) -> set[e.Expr]:
-    found: set[e.Expr] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in found or node not in by_node:
-            continue
-        found.add(node)
-        stack.extend(by_node[node].inputs)
-    return found
-
-
 def _lines(step: Step, names: dict[e.Expr, str]) -> list[str]:
     text = _short(brief(step.node, names))
     costs = f"{count(step.flops)} FLOPs, {size(step.bytes)}"
@@ -75,18 +63,17 @@ def _short(text: str) -> str:
 
 def count(number: float) -> str:
     """A large number in few digits: 1.2 M."""
-    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= scale:
-            return f"{number / scale:.3g} {unit}"
-    return f"{number:.3g}"
+    return _scaled(number, 1000.0, ("", " k", " M", " G", " T"), ".3g")
 
 
 def size(number: float) -> str:
     """Bytes in few digits: 1.2 MiB."""
-    for unit, scale in (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
-        if number >= scale:
-            return f"{number / scale:.3g} {unit}"
-    return f"{number:.0f} B"
+    return _scaled(number, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB"), ".0f")
+
+
+def _scaled(number: float, base: float, units: tuple[str, ...], plain: str) -> str:
+    power = sum(number >= base**n for n in range(1, len(units)))
+    return f"{number / base**power:{'.3g' if power else plain}}{units[power]}"
 
 
 def as_dict(plan: Plan) -> dict[str, object]:

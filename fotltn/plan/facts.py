@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ from fotltn.semantics.sparse import SparseTable, flat, numbered
 from fotltn.semantics.tables import Tables
 
 Key = tuple[object, ...]
+Axes = tuple[c.Axis, ...]
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -30,12 +33,8 @@ class LeafFacts:
     trace: Tensor | None
     time: Tensor | None
     order: Tensor | None  # where in the table each fact is; None if it is in order
-    _cells: dict[Key, Tensor] = field(default_factory=dict)
-    _counts: dict[Key, Tensor] = field(default_factory=dict)
-    _halvings: dict[Key, Halvings] = field(default_factory=dict)
-    _matrices: dict[Key, Matrix] = field(default_factory=dict)
-    _places: dict[e.TableLeaf, Tensor] = field(default_factory=dict)
-    _constants: dict[Key, Tensor] = field(default_factory=dict)
+    _by_place: dict[Key, Any] = field(default_factory=dict)
+    _by_degree: dict[Key, Any] = field(default_factory=dict)
 
     def values(self, dtype: torch.dtype) -> Tensor:
         """Degrees, in the order of the coordinates."""
@@ -44,12 +43,9 @@ class LeafFacts:
 
     def forget(self) -> None:
         """Drop what was derived from degrees; where facts are stays known."""
-        self._matrices.clear()
-        self._constants.clear()
+        self._by_degree.clear()
 
-    def _rows(
-        self, axes: tuple[c.Axis, ...], traces: int, times: int
-    ) -> tuple[list[Tensor], list[int]]:
+    def _rows(self, axes: Axes, traces: int, times: int) -> tuple[list[Tensor], list[int]]:
         rows, shape = [], []
         if traces > 1:
             assert self.trace is not None
@@ -65,55 +61,60 @@ class LeafFacts:
         """One of the coordinates, for its length and device."""
         return next(iter(self.coordinates.values()))
 
-    def cells(self, axes: tuple[c.Axis, ...], traces: int, times: int) -> Tensor:
+    def cells(self, axes: Axes, traces: int, times: int) -> Tensor:
         """For each fact its cell in a flat table with axes (trace, time, axes …)."""
-        key: Key = (axes, traces > 1, times > 1)
-        if key not in self._cells:
+
+        def make() -> Tensor:
             rows, shape = self._rows(axes, traces, times)
-            cell = numbered(rows, shape) if rows else torch.zeros_like(self.some)
-            self._cells[key] = cell
-        return self._cells[key]
+            return numbered(rows, shape) if rows else torch.zeros_like(self.some)
 
-    def counts(self, axes: tuple[c.Axis, ...], traces: int, times: int, size: int) -> Tensor:
+        return _known(self._by_place, ("cells", axes, traces > 1, times > 1), make)
+
+    def counts(self, axes: Axes, traces: int, times: int, size: int) -> Tensor:
         """How many facts each cell has."""
-        key: Key = (axes, traces > 1, times > 1)
-        if key not in self._counts:
-            self._counts[key] = torch.bincount(self.cells(axes, traces, times), minlength=size)
-        return self._counts[key]
 
-    def halvings(self, axes: tuple[c.Axis, ...], traces: int, times: int) -> Halvings:
+        def make() -> Tensor:
+            return torch.bincount(self.cells(axes, traces, times), minlength=size)
+
+        return _known(self._by_place, ("counts", axes, traces > 1, times > 1), make)
+
+    def halvings(self, axes: Axes, traces: int, times: int) -> Halvings:
         """How to multiply the facts of each cell."""
-        key: Key = (axes, traces > 1, times > 1)
-        if key not in self._halvings:
-            self._halvings[key] = halvings(self.cells(axes, traces, times).long())
-        return self._halvings[key]
+
+        def make() -> Halvings:
+            return halvings(self.cells(axes, traces, times).long())
+
+        return _known(self._by_place, ("halvings", axes, traces > 1, times > 1), make)
+
+    def places(self, leaf: e.TableLeaf, table: SparseTable) -> Tensor:
+        """For each fact, the number of the fact of another leaf at the same place, or -1."""
+        return _known(self._by_place, ("places", leaf), lambda: _lookup(self, table, leaf))
 
     def constant(self, key: Key, find: Callable[[], Tensor]) -> Tensor:
         """Something that depends on the facts alone."""
-        if key not in self._constants:
-            self._constants[key] = find()
-        return self._constants[key]
-
-    def places(self, leaf: e.TableLeaf, find: Callable[[], Tensor]) -> Tensor:
-        """Where another table has these facts."""
-        if leaf not in self._places:
-            self._places[leaf] = find()
-        return self._places[leaf]
+        return _known(self._by_degree, key, find)
 
     def matrix(
-        self, rows: tuple[c.Axis, ...], columns: tuple[c.Axis, ...], value: Tensor, name: Key,
-        traces: int, times: int,
-    ) -> Matrix:  # fmt: skip
+        self, rows: Axes, columns: Axes, value: Tensor, name: Key, traces: int, times: int
+    ) -> Matrix:
         """The facts as a matrix from cells of `columns` to cells of `rows`."""
-        key = (rows, columns, name)
-        if key not in self._matrices:
+
+        def make() -> Matrix:
             shape = tuple(
                 traces * times * math.prod(self.tables.size(a) for a in axes)
                 for axes in (rows, columns)
             )
             numbers = [numbered(*self._rows(axes, traces, times)) for axes in (rows, columns)]
-            self._matrices[key] = matrix(numbers[0], numbers[1], value, shape)  # type: ignore[arg-type]
-        return self._matrices[key]
+            return matrix(numbers[0], numbers[1], value, shape)  # type: ignore[arg-type]
+
+        return _known(self._by_degree, ("matrix", rows, columns, name), make)
+
+
+def _known(memory: dict[Key, Any], key: Key, make: Callable[[], T]) -> T:
+    if key not in memory:
+        memory[key] = make()
+    value: T = memory[key]
+    return value
 
 
 def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
@@ -152,13 +153,12 @@ def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
     )  # fmt: skip
 
 
-def lookup(found: LeafFacts, table: SparseTable, leaf: e.TableLeaf) -> Tensor:
-    """For each fact of one leaf, the number of the fact of another at the same place, or -1."""
+def _lookup(facts: LeafFacts, table: SparseTable, leaf: e.TableLeaf) -> Tensor:
     axes = [a.axis for a in leaf.args if isinstance(a, c.Variable)]
-    zero = torch.zeros_like(found.some)
-    trace = found.trace if found.trace is not None and table.shape[0] > 1 else zero
-    time = found.time if leaf.temporal and found.time is not None else zero
-    wanted = numbered([trace, *(found.coordinates[a] for a in axes), time], table.shape)
+    zero = torch.zeros_like(facts.some)
+    trace = facts.trace if facts.trace is not None and table.shape[0] > 1 else zero
+    time = facts.time if leaf.temporal and facts.time is not None else zero
+    wanted = numbered([trace, *(facts.coordinates[a] for a in axes), time], table.shape)
     known = flat(table.index, table.shape)
     order = known.argsort()
     place = torch.searchsorted(known[order], wanted).clamp(max=max(0, known.numel() - 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -80,3 +80,15 @@ class Plan:
 
     def __str__(self) -> str:
         return self.explain()
+
+
+def needed(roots: Iterable[e.Expr], steps: Mapping[e.Expr, Step]) -> set[e.Expr]:
+    """The parts with a step that roots need, these among them."""
+    parts: set[e.Expr] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in steps and node not in parts:
+            parts.add(node)
+            stack.extend(steps[node].inputs)
+    return parts

@@ -2,64 +2,93 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import multiply, swap
-from fotltn.kernels.powers import power, root
 from fotltn.kernels.sparse import extreme, gather_sum, product
+from fotltn.kernels.windows import NEUTRAL
 from fotltn.logic import core as c
-from fotltn.plan.context import Run, affine, combine
-from fotltn.plan.facts import LeafFacts, lookup
+from fotltn.plan.context import Run, count_points, in_order, pointwise
+from fotltn.plan.facts import LeafFacts
 from fotltn.plan.plan import Step
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Value
 from fotltn.tree import postorder
 
 
-def sparse_step(step: Step, run: Run) -> Value:
-    """A mean of products as a sum over facts."""
+@dataclass(slots=True, eq=False)
+class _Walk:
+    """A reduction over the facts of a leaf: from where to where."""
+
+    step: Step
+    node: e.Reduce
+    leaf: e.TableLeaf
+    facts: LeafFacts
+    axes: tuple[c.Axis, ...]
+    shape: tuple[int, ...]  # of the result: traces, times, axes …
+    run: Run
+
+    @property
+    def times(self) -> int:
+        return self.shape[1]
+
+    def keys(self) -> Tensor:
+        """For each fact its cell in the flat result."""
+        return self.facts.cells(self.axes, self.shape[0], self.times)
+
+    def counts(self) -> Tensor:
+        """How many facts each cell of the flat result has."""
+        return self.facts.counts(self.axes, self.shape[0], self.times, math.prod(self.shape))
+
+    def value(self, flat: Tensor) -> Tensor:
+        """From cells (trace, time, axes …) to axes (trace, axes …, time)."""
+        return flat.reshape(self.shape).movedim(1, -1)
+
+
+def _walk(step: Step, run: Run) -> _Walk:
     node, leaf = step.node, step.leaf
     assert isinstance(node, e.Reduce)
     assert leaf is not None
-    assert step.driver is not None
-    facts = run.facts(leaf)
-    axes = tuple(sorted(node.axes, key=lambda a: a.name))
+    axes = in_order(node.axes)
     times = 1 if node.time or not leaf.temporal else run.tables.horizon
-    learned = any(_learned(part, run) for part in _tables(step, run))
-    value = _driven(step, leaf, facts, learned, run)
-    total: Tensor | None = None
-    if not learned and all(f not in run.done for f in step.factors):
-        total = facts.constant(
-            (node, run.dtype), lambda: _by_gather(step, facts, axes, times, value, run)
-        )
-    elif not learned:
-        total = _by_matrix(step, facts, axes, times, value, run)
-    if total is None:
-        total = _by_gather(step, facts, axes, times, value, run)
-    return Value(axes, total / _count(node, facts, axes, times, run))
+    shape = (run.tables.batch, times, *(run.tables.size(a) for a in axes))
+    return _Walk(step, node, leaf, run.facts(leaf), axes, shape, run)
 
 
-def _tables(step: Step, run: Run) -> tuple[e.Expr, ...]:
-    """The factors that are functions of tables of facts."""
+def sparse_step(step: Step, run: Run) -> Value:
+    """A mean of products as a sum over facts."""
+    walk = _walk(step, run)
+    facts, node = walk.facts, walk.node
     assert step.driver is not None
-    return (step.driver, *(f for f in step.factors if f not in run.done))
+    parts = (step.driver, *(f for f in step.factors if f not in run.done))
+    learned = any(_learned(part, run) for part in parts)
 
-
-def _driven(step: Step, leaf: e.TableLeaf, facts: LeafFacts, learned: bool, run: Run) -> Tensor:
-    """The product of the tables of facts at each fact; computed once, unless one is learned."""
-    parts = _tables(step, run)
-
-    def find() -> Tensor:
+    def product_of_facts() -> Tensor:
         value = torch.ones(1, dtype=run.dtype, device=facts.some.device)
         for part in parts:
-            value = value * along(part, {leaf: facts.values(run.dtype)}, facts, run)
+            value = value * along(part, walk)
         return value.expand(facts.some.shape)
 
-    return find() if learned else facts.constant((parts, run.dtype), find)
+    total: Tensor | None = None
+    if learned:
+        value = product_of_facts()
+    else:
+        value = facts.constant((parts, run.dtype), product_of_facts)
+        if len(parts) > len(step.factors):  # nothing else is looked up
+            total = facts.constant((node, run.dtype), lambda: _by_gather(walk, value))
+        else:
+            total = _by_matrix(walk, parts, value)
+    if total is None:
+        total = _by_gather(walk, value)
+    return Value(walk.axes, total / _count(walk))
 
 
 def _learned(part: e.Expr, run: Run) -> bool:
@@ -70,71 +99,43 @@ def _learned(part: e.Expr, run: Run) -> bool:
     return any(v.requires_grad or wrapped(v) for v in values)
 
 
-def _shape(axes: tuple[c.Axis, ...], times: int, run: Run) -> tuple[int, ...]:
-    return (run.tables.batch, times, *(run.tables.size(a) for a in axes))
-
-
-def _as_value(flat: Tensor, axes: tuple[c.Axis, ...], times: int, run: Run) -> Tensor:
-    """From cells (trace, time, axes …) to axes (trace, axes …, time)."""
-    return flat.reshape(_shape(axes, times, run)).movedim(1, -1)
-
-
-def _flat(value: Value, axes: tuple[c.Axis, ...]) -> tuple[Tensor, int, int]:
-    """A factor as a flat table with axes (trace, time, axes …), and its traces and times."""
+def _looked_up(value: Value, facts: LeafFacts) -> tuple[Tensor, Tensor]:
+    """A factor as a flat table with axes (trace, time, axes …), and where each fact looks."""
+    axes = in_order(value.axes)
     order = [0, value.tensor.dim() - 1, *(1 + value.axes.index(a) for a in axes)]
     moved = value.tensor.permute(order)
-    return moved.reshape(-1), moved.shape[0], moved.shape[1]
+    return moved.reshape(-1), facts.cells(axes, moved.shape[0], moved.shape[1])
 
 
-def _by_gather(
-    step: Step,
-    facts: LeafFacts,
-    axes: tuple[c.Axis, ...],
-    times: int,
-    value: Tensor,
-    run: Run,
-) -> Tensor:
-    places, tables = [], []
-    for factor in step.factors:
-        if factor in run.done:
-            own = tuple(sorted(run.done[factor].axes, key=lambda a: a.name))
-            table, traces, points = _flat(run.done[factor], own)
-            places.append(facts.cells(own, traces, points))
-            tables.append(table)
-    shape = _shape(axes, times, run)
-    size = math.prod(shape)
-    key = facts.cells(axes, shape[0], times) if size > 1 else None
-    return _as_value(gather_sum(key, size, places, value, tables), axes, times, run)
+def _by_gather(walk: _Walk, value: Tensor) -> Tensor:
+    done = walk.run.done
+    looked = [_looked_up(done[f], walk.facts) for f in walk.step.factors if f in done]
+    size = math.prod(walk.shape)
+    key = walk.keys() if size > 1 else None
+    tables, places = [table for table, _ in looked], [place for _, place in looked]
+    return walk.value(gather_sum(key, size, places, value, tables))
 
 
-def _by_matrix(
-    step: Step,
-    facts: LeafFacts,
-    axes: tuple[c.Axis, ...],
-    times: int,
-    value: Tensor,
-    run: Run,
-) -> Tensor | None:
+def _by_matrix(walk: _Walk, parts: tuple[e.Expr, ...], value: Tensor) -> Tensor | None:
     """The same by a matrix-vector product, if the factors fall into rows and columns."""
-    leaf = facts.leaf
-    pair = tuple(facts.coordinates)
+    run, axes = walk.run, walk.axes
+    pair = tuple(walk.facts.coordinates)
     if len(pair) != 2:
         return None
-    dense = [f for f in step.factors if f in run.done]
-    if any(len(run.done[f].axes) > 1 for f in dense) or len(axes) > 1:
+    dense = [run.done[f] for f in walk.step.factors if f in run.done]
+    if any(len(factor.axes) > 1 for factor in dense) or len(axes) > 1:
         return None
     row = axes[0] if axes else pair[0]
     column = pair[1] if row == pair[0] else pair[0]
-    points = run.tables.horizon if leaf.temporal else 1
-    inner = [run.done[f].tensor for f in dense if run.done[f].axes == (column,)]
-    outer = [run.done[f] for f in dense if run.done[f].axes != (column,)]
-    name = _tables(step, run)
-    matrix = facts.matrix((row,), (column,), value, name, run.tables.batch, points)
+    points = run.tables.horizon if walk.leaf.temporal else 1
+    inner = [factor.tensor for factor in dense if factor.axes == (column,)]
+    outer = [factor for factor in dense if factor.axes != (column,)]
+    matrix = walk.facts.matrix((row,), (column,), value, parts, run.tables.batch, points)
     total = multiply(matrix, _vector(inner, run.tables.size(column), points, value, run))
     total = swap(total.reshape(run.tables.batch, points, -1))
     for factor in outer:
         total = total * (factor.tensor if factor.axes else factor.tensor.unsqueeze(1))
-    if times == 1 and points > 1:
+    if walk.times == 1 and points > 1:
         total = total.sum(-1, keepdim=True)
     return total if axes else total.sum(1)
 
@@ -144,49 +145,29 @@ def _vector(factors: list[Tensor], size: int, points: int, like: Tensor, run: Ru
     shape = (run.tables.batch, size, points)
     if not factors:
         return torch.ones(math.prod(shape), dtype=run.dtype, device=like.device)
-    found = factors[0]
-    for factor in factors[1:]:
-        found = found * factor
-    return swap(found.expand(shape)).reshape(-1)
+    return swap(functools.reduce(operator.mul, factors).expand(shape)).reshape(-1)
 
 
-def _count(
-    node: e.Reduce, facts: LeafFacts, axes: tuple[c.Axis, ...], times: int, run: Run
-) -> Tensor | float:
-    """The number of points of each mean."""
-    tables = run.tables
-    if any(tables.size(a) == 0 for a in node.over):
-        return math.inf
-    if node.guard is not None:
-        shape = _shape(axes, times, run)
-        counts = facts.counts(axes, shape[0], times, math.prod(shape))
-        return _as_value(counts.clamp(min=1).to(run.dtype), axes, times, run)
-    size = float(math.prod(tables.size(a) for a in node.over if a in facts.coordinates))
-    if node.time and facts.leaf.temporal:
-        if not run.ragged:
-            return size * tables.horizon
-        return (tables.lengths.to(run.dtype) * size).reshape(-1, *[1] * (1 + len(axes)))
-    return size
+def _count(walk: _Walk) -> Tensor | float:
+    """The number of points of each mean; a guarded one is counted by its facts."""
+    node, run = walk.node, walk.run
+    if node.guard is not None and all(run.tables.size(a) for a in node.over):
+        return walk.value(walk.counts().clamp(min=1).to(run.dtype))
+    rank = 2 + len(walk.axes)
+    return count_points(node, walk.facts.coordinates.keys(), walk.leaf.temporal, rank, run)
 
 
 def support_step(step: Step, run: Run) -> Value:
     """A reduction over facts, and a counted constant everywhere else."""
-    node, leaf = step.node, step.leaf
-    assert isinstance(node, e.Reduce)
-    assert leaf is not None
-    facts = run.facts(leaf)
-    axes = tuple(sorted(node.axes, key=lambda a: a.name))
-    times = 1 if node.time or not leaf.temporal else run.tables.horizon
-    shape = _shape(axes, times, run)
+    walk = _walk(step, run)
+    facts, node, shape = walk.facts, walk.node, walk.shape
     size = math.prod(shape)
-    value = along(node.x, {leaf: facts.values(run.dtype)}, facts, run)
-    value = value.expand(facts.some.shape)
-    key = facts.cells(axes, shape[0], times).long()
-    counts = facts.counts(axes, shape[0], times, size)
-    whole = math.prod(run.tables.size(a) for a in node.over)
+    value = along(node.x, walk).expand(facts.some.shape)
+    key = walk.keys().long()
+    every = math.prod(run.tables.size(a) for a in node.over)
     points = run.tables.lengths if node.time else torch.ones_like(run.tables.lengths)
-    each = (points * whole).reshape(-1, *[1] * (1 + len(axes))).expand(shape).reshape(-1)
-    rest = each - counts
+    each = (points * every).reshape(-1, *[1] * (1 + len(walk.axes))).expand(shape).reshape(-1)
+    rest = each - walk.counts()
     match node.kind:
         case e.Reduction.MEAN | e.Reduction.SUM:
             total = torch.zeros(size, dtype=run.dtype, device=value.device).index_add(0, key, value)
@@ -194,60 +175,55 @@ def support_step(step: Step, run: Run) -> Value:
             if node.kind is e.Reduction.MEAN:
                 total = total / each.clamp(min=1).to(run.dtype)
         case e.Reduction.PRODUCT:
-            total = product(value, facts.halvings(axes, shape[0], times), size)
+            total = product(value, facts.halvings(walk.axes, shape[0], walk.times), size)
             if step.constant != 1:
                 total = total * torch.full_like(total, step.constant) ** rest.to(run.dtype)
-        case e.Reduction.MINIMUM:
-            total = extreme(value, key, rest, step.constant, 1.0, least=True)
-        case e.Reduction.MAXIMUM:
-            total = extreme(value, key, rest, step.constant, 0.0, least=False)
-    return Value(axes, _as_value(total, axes, times, run))
+        case e.Reduction.MINIMUM | e.Reduction.MAXIMUM:
+            least = node.kind is e.Reduction.MINIMUM
+            total = extreme(value, key, rest, step.constant, NEUTRAL[node.kind], least=least)
+        case _:
+            assert_never(node.kind)
+    return Value(walk.axes, walk.value(total))
 
 
-def along(root_: e.Expr, given: dict[e.Expr, Tensor], facts: LeafFacts, run: Run) -> Tensor:
+def along(root: e.Expr, walk: _Walk) -> Tensor:
     """An expression at every fact: pointwise operations there, everything else looked up."""
-    found: dict[e.Expr, Tensor] = dict(given)
-    stack = [root_]
+    facts, run = walk.facts, walk.run
+    at_facts: dict[e.Expr, Tensor] = {walk.leaf: facts.values(run.dtype)}
+    stack = [root]
     while stack:
         node = stack[-1]
-        if node in found:
+        if node in at_facts:
             stack.pop()
             continue
         parts = () if node in run.done else e.pointwise_parts(node) or ()
-        missing = [p for p in parts if p not in found]
+        missing = [p for p in parts if p not in at_facts]
         if missing:
             stack.extend(missing)
             continue
         match node:
             case _ if node in run.done:
-                own = tuple(sorted(run.done[node].axes, key=lambda a: a.name))
-                table, traces, points = _flat(run.done[node], own)
-                found[node] = (
-                    table.index_select(0, facts.cells(own, traces, points))
-                    if table.numel() > 1
-                    else table
-                )
-            case e.Scalar(value):
-                found[node] = torch.full((1,), value, dtype=run.dtype, device=facts.some.device)
+                value = run.done[node]
+                if value.tensor.numel() == 1:
+                    at_facts[node] = value.tensor.reshape(-1)
+                else:
+                    table, places = _looked_up(value, facts)
+                    at_facts[node] = table.index_select(0, places)
+            case e.Scalar(number):
+                at_facts[node] = torch.full((1,), number, dtype=run.dtype, device=facts.some.device)
             case e.TableLeaf():
-                found[node] = _other(node, facts, run)
-            case e.Affine(x, scale, offset):
-                found[node] = affine(found[x], scale, offset)
-            case e.Power(x, p):
-                found[node] = power(found[x], p)
-            case e.Root(x, p):
-                found[node] = root(found[x], p)
-            case e.Product(inner) | e.Pointwise(_, inner):
-                found[node] = combine(node, [found[p] for p in inner])
+                at_facts[node] = _other(node, facts, run)
+            case e.Affine() | e.Power() | e.Root() | e.Product() | e.Pointwise():
+                at_facts[node] = pointwise(node, [at_facts[p] for p in parts])
         stack.pop()
-    return found[root_]
+    return at_facts[root]
 
 
 def _other(leaf: e.TableLeaf, facts: LeafFacts, run: Run) -> Tensor:
     """Another table of facts, at the places of these facts."""
     table = run.tables.table(leaf.predicate)
     assert isinstance(table, SparseTable)
-    place = facts.places(leaf, lambda: lookup(facts, table, leaf))
+    place = facts.places(leaf, table)
     here = torch.full_like(place, table.default, dtype=run.dtype)
     if table.facts == 0:
         return here

@@ -18,7 +18,7 @@ def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
                 node = x
             case e.Pointwise(_, (x, *rest)) if all(isinstance(r, e.Scalar) for r in rest):
                 node = x
-            case e.TableLeaf(name) if name in sizes.sparse and e.own_axes(node):
+            case e.TableLeaf(name) if name in sizes.sparse and e.argument_axes(node):
                 return node
             case _:
                 return None

@@ -21,21 +21,20 @@ def p_mean(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None)
     The largest degree is taken out before powers are formed, so that large p does not underflow.
     """
     dims = tuple(dims)
+    u, mask = masked(u, mask, 0.0)
     if not dims:
-        return u if mask is None else torch.where(mask, u, 0)
-    u, mask = _broadcast(u, mask)
-    if _empty(u, dims):
-        return _constant(u, dims, 0.0)
-    kept = u if mask is None else torch.where(mask, u, torch.zeros_like(u))
+        return u
+    if empty(u, dims):
+        return over_nothing(u, dims, 0.0)
     if math.isinf(p):
-        return kept.amax(dims)
-    count = _count(u, mask, dims)
+        return u.amax(dims)
+    points = count(u, mask, dims)
     if p == 1:
-        return kept.sum(dims) / count
-    top = kept.detach().amax(dims, keepdim=True)
+        return u.sum(dims) / points
+    top = u.detach().amax(dims, keepdim=True)
     top = torch.where(top > 0, top, torch.ones_like(top))
-    mean = power(kept / top, p).sum(dims) / count
-    return _squeeze(top, dims) * _root(mean, p)
+    mean = power(u / top, p).sum(dims) / points
+    return top.squeeze(dims) * _root(mean, p)
 
 
 def p_mean_error(u: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
@@ -50,19 +49,20 @@ def fold_conjunction(
 ) -> Tensor:
     """The t-norm over all kept points."""
     dims = tuple(dims)
-    u, mask = _broadcast(u, mask)
+    u, _ = masked(u, mask, 1.0)
     if not dims:
-        return u if mask is None else torch.where(mask, u, torch.ones_like(u))
-    if _empty(u, dims):
-        return _constant(u, dims, 1.0)
-    kept = u if mask is None else torch.where(mask, u, torch.ones_like(u))
+        return u
+    if empty(u, dims):
+        return over_nothing(u, dims, 1.0)
     match kind:
         case TNorm.PRODUCT:
-            return _product(kept, dims)
+            for dim in _last_first(u, dims):
+                u = u.prod(dim)
+            return u
         case TNorm.MINIMUM:
-            return kept.amin(dims)
+            return u.amin(dims)
         case TNorm.LUKASIEWICZ:
-            return (1 - (1 - kept).sum(dims)).clamp(min=0)
+            return (1 - (1 - u).sum(dims)).clamp(min=0)
 
 
 def fold_disjunction(
@@ -70,19 +70,18 @@ def fold_disjunction(
 ) -> Tensor:
     """The t-conorm over all kept points."""
     dims = tuple(dims)
-    u, mask = _broadcast(u, mask)
-    kept = u if mask is None else torch.where(mask, u, torch.zeros_like(u))
+    u, _ = masked(u, mask, 0.0)
     if not dims:
-        return kept
-    if _empty(u, dims):
-        return _constant(u, dims, 0.0)
+        return u
+    if empty(u, dims):
+        return over_nothing(u, dims, 0.0)
     match kind:
         case TConorm.PROBABILISTIC_SUM:
-            return _probabilistic_sum(kept, dims)
+            return _probabilistic_sum(u, dims)
         case TConorm.MAXIMUM:
-            return kept.amax(dims)
+            return u.amax(dims)
         case TConorm.LUKASIEWICZ:
-            return kept.sum(dims).clamp(max=1)
+            return u.sum(dims).clamp(max=1)
 
 
 def power(u: Tensor, p: float) -> Tensor:
@@ -93,32 +92,30 @@ def power(u: Tensor, p: float) -> Tensor:
     return torch.where(zero, torch.zeros_like(u), torch.where(zero, 1, u) ** p)
 
 
-def _broadcast(u: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def masked(u: Tensor, mask: Tensor | None, neutral: float) -> tuple[Tensor, Tensor | None]:
+    """Values, neutral where the mask leaves them out; and the mask, as large as they are."""
     if mask is None:
         return u, None
-    shape = torch.broadcast_shapes(u.shape, mask.shape)
-    return u.expand(shape), mask.expand(shape)
+    mask = mask.expand(torch.broadcast_shapes(u.shape, mask.shape))
+    return torch.where(mask, u, neutral), mask
 
 
-def _empty(u: Tensor, dims: tuple[int, ...]) -> bool:
+def empty(u: Tensor, dims: tuple[int, ...]) -> bool:
+    """Whether there is nothing to aggregate."""
     return any(u.shape[d] == 0 for d in dims)
 
 
-def _constant(u: Tensor, dims: tuple[int, ...], value: float) -> Tensor:
+def over_nothing(u: Tensor, dims: tuple[int, ...], value: float) -> Tensor:
     """The value over nothing, still connected to the graph of `u`."""
     return u.sum(dims) * 0 + value
 
 
-def _count(u: Tensor, mask: Tensor | None, dims: tuple[int, ...]) -> Tensor:
+def count(u: Tensor, mask: Tensor | None, dims: tuple[int, ...]) -> Tensor:
     """How many points are kept, at least 1 so that nothing is divided by 0."""
     if mask is None:
         number = math.prod(u.shape[d] for d in dims)
         return torch.tensor(float(number), dtype=u.dtype, device=u.device)
     return mask.sum(dims).clamp(min=1).to(u.dtype)
-
-
-def _squeeze(u: Tensor, dims: tuple[int, ...]) -> Tensor:
-    return u.squeeze(dims)
 
 
 def _root(mean: Tensor, p: float) -> Tensor:
@@ -128,15 +125,13 @@ def _root(mean: Tensor, p: float) -> Tensor:
     return torch.where(zero, torch.zeros_like(mean), safe ** (1 / p))
 
 
-def _product(u: Tensor, dims: tuple[int, ...]) -> Tensor:
-    for dim in sorted((d % u.dim() for d in dims), reverse=True):
-        u = u.prod(dim)
-    return u
+def _last_first(u: Tensor, dims: tuple[int, ...]) -> list[int]:
+    return sorted((d % u.dim() for d in dims), reverse=True)
 
 
 def _probabilistic_sum(u: Tensor, dims: tuple[int, ...]) -> Tensor:
     """`1 - Π (1 - u)` by pairs, `u + v (1 - u)`, which keeps small degrees."""
-    for dim in sorted((d % u.dim() for d in dims), reverse=True):
+    for dim in _last_first(u, dims):
         while u.shape[dim] > 1:
             half = u.shape[dim] // 2
             first, second = u.narrow(dim, 0, half), u.narrow(dim, half, half)

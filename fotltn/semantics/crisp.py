@@ -6,13 +6,27 @@ one-step recursion, which hold in two-valued logic and only there.
 
 from __future__ import annotations
 
+import itertools
+import operator
+from typing import assert_never
+
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError
 from fotltn.logic import core as c
-from fotltn.semantics.tables import Tables, Value, align, gather, variable
+from fotltn.semantics.tables import (
+    Tables,
+    Value,
+    align,
+    every_entity,
+    gather,
+    term_value,
+    within,
+)
 from fotltn.tree import fold
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def evaluate(formula: c.Formula, tables: Tables, *, threshold: float | None = None) -> Value:
@@ -27,7 +41,7 @@ def evaluate(formula: c.Formula, tables: Tables, *, threshold: float | None = No
         DataError: a degree is neither 0 nor 1, and there is no threshold.
     """
 
-    def visit(node: c.Core, below: list[Value]) -> Value:
+    def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value]) -> Value:
         return _value(node, below, tables, threshold)
 
     return fold(formula, visit)
@@ -35,17 +49,8 @@ def evaluate(formula: c.Formula, tables: Tables, *, threshold: float | None = No
 
 def compare(op: str, a: Tensor, b: Tensor) -> Tensor:
     """`a op b`, elementwise, in the lower precision of the two: 0.1 is 0.1 in both."""
-    a, b = alike(a, b)
-    match op:
-        case "<":
-            return a < b
-        case "<=":
-            return a <= b
-        case ">":
-            return a > b
-        case ">=":
-            return a >= b
-    raise AssertionError(op)
+    result: Tensor = _COMPARE[op](*alike(a, b))
+    return result
 
 
 def alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,35 +61,26 @@ def alike(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a, b
 
 
-def _value(node: c.Core, below: list[Value], tables: Tables, threshold: float | None) -> Value:
+def _value(
+    node: c.AnyTerm | c.AnyFormula, below: list[Value], tables: Tables, threshold: float | None
+) -> Value:
     lengths = tables.lengths
     match node:
-        case c.Variable():
-            return variable(node, tables)
-        case c.Constant():
-            number = torch.tensor(tables.constant(node), device=lengths.device)
-            return Value((), number.reshape(1, 1))
-        case c.Number(value):
-            return Value((), torch.full((1, 1), value, dtype=torch.float64, device=lengths.device))
-        case c.Apply(name):
-            return gather(tables.function(name), below)
+        case c.Variable() | c.Constant() | c.Number() | c.Apply():
+            return term_value(node, below, tables)
         case c.Truth(value):
-            return Value(
-                (), torch.full((tables.batch, tables.horizon), value, device=lengths.device)
-            )
+            return Value((), torch.full_like(tables.inside, value))
         case c.Edge(past):
-            times = torch.arange(tables.horizon, device=lengths.device)
-            end = torch.zeros_like(lengths) if past else lengths - 1
-            return Value((), times == end.unsqueeze(-1))
+            return Value((), tables.edge(past))
         case c.Atom(name, args):
-            axes, found = _looked_up(tables.predicate(name), args, below, tables)
-            return Value(axes, _everywhere(_truth(name, found, threshold), tables))
+            axes, degrees = _looked_up(tables.predicate(name), args, below, tables)
+            return Value(axes, tables.everywhere(_truth(name, degrees, threshold)))
         case c.Equal():
             axes, (a, b) = align(below)
-            return Value(axes, _everywhere(torch.eq(*alike(a, b)), tables))
+            return Value(axes, tables.everywhere(torch.eq(*alike(a, b))))
         case c.Compare(op):
             axes, (a, b) = align(below)
-            return Value(axes, _everywhere(compare(op, a, b), tables))
+            return Value(axes, tables.everywhere(compare(op, a, b)))
         case c.Not():
             ((axes, u),) = below
             return Value(axes, ~u)
@@ -104,14 +100,15 @@ def _value(node: c.Core, below: list[Value], tables: Tables, threshold: float | 
             return Value(axes, _shift(u, steps, past, weak, lengths))
         case c.Aggregate(universal, _, window, past):
             ((axes, u),) = below
-            found = _some(~u if universal else u, window, past, lengths)
-            return Value(axes, ~found if universal else found)
+            some = _some(~u if universal else u, window, past, lengths)
+            return Value(axes, ~some if universal else some)
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
             u, v = torch.broadcast_tensors(u, v)
-            found = _until(~u if dual else u, ~v if dual else v, window, past, lengths)
-            return Value(axes, ~found if dual else found)
-    raise AssertionError(node)
+            reached = _until(~u if dual else u, ~v if dual else v, window, past, lengths)
+            return Value(axes, ~reached if dual else reached)
+        case _:
+            assert_never(node)
 
 
 def _looked_up(
@@ -139,24 +136,15 @@ def _truth(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
     return degrees == 1
 
 
-def _everywhere(u: Tensor, tables: Tables) -> Tensor:
-    return u.expand(tables.batch, *u.shape[1:-1], tables.horizon)
-
-
 def _quantify(
     below: list[Value], universal: bool, bound: tuple[c.Axis, ...], tables: Tables
 ) -> Value:
-    device = tables.lengths.device
-    every = [
-        Value((a,), torch.ones(1, tables.size(a), 1, dtype=torch.bool, device=device))
-        for a in bound
-    ]
-    axes, (*guard, u) = align([*every, *below])
+    axes, (*guard, u) = align([*every_entity(bound, tables, torch.bool), *below])
     for present in guard:
         u = (~present | u) if universal else (present & u)
     dims = [1 + axes.index(a) for a in bound]
-    kept = tuple(a for a in axes if a not in bound)
-    return Value(kept, u.all(dims) if universal else u.any(dims))
+    free = tuple(a for a in axes if a not in bound)
+    return Value(free, u.all(dims) if universal else u.any(dims))
 
 
 def _shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) -> Tensor:
@@ -169,15 +157,15 @@ def _shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) ->
         out[..., steps:] = u[..., : horizon - steps]
         return out
     out[..., : horizon - steps] = u[..., steps:]
-    beyond = torch.arange(steps, horizon + steps, device=u.device) >= lengths.unsqueeze(-1)
-    return out.masked_fill_(beyond.reshape(-1, *[1] * (u.dim() - 2), horizon), outside)
+    there = torch.arange(steps, horizon + steps, device=u.device)
+    return out.masked_fill_(~within(lengths, there, u.dim()), outside)
 
 
 def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     """Whether any point of a window is true: how many are true up to its end, and to its begin."""
     horizon = u.shape[-1]
     times = torch.arange(horizon, device=u.device)
-    inside = (times < lengths.unsqueeze(-1)).reshape(-1, *[1] * (u.dim() - 2), horizon)
+    inside = within(lengths, times, u.dim())
     before = torch.nn.functional.pad((u & inside).cumsum(-1, dtype=torch.int32), (1, 0))
     low = min(window.low, horizon)
     high = horizon if window.high is None else min(window.high, horizon)
@@ -191,31 +179,22 @@ def _until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) 
     low, high = window.low, window.high
     if high is not None and low > high:
         return torch.zeros_like(u)
-    found = _near(u, v, None if high is None else high - low, past, lengths)
+    reached = _near(u, v, None if high is None else high - low, past, lengths)
     for _ in range(min(low, u.shape[-1])):
-        found = u & _shift(found, 1, past, False, lengths)
-    return found
+        reached = u & _shift(reached, 1, past, False, lengths)
+    return reached
 
 
 def _near(u: Tensor, v: Tensor, reach: int | None, past: bool, lengths: Tensor) -> Tensor:
     """`a U b` within `reach` steps: `b ∨ (a ∧ X(a U b))`, walking back from the end."""
     horizon = u.shape[-1]
+    inside = within(lengths, torch.arange(horizon, device=u.device), u.dim())
+    now = reached = v & inside
     if reach is None or reach >= horizon:
-        found = torch.zeros_like(u)
         times = range(horizon) if past else range(horizon - 1, -1, -1)
-        inside = torch.arange(horizon, device=u.device) < lengths.unsqueeze(-1)
-        inside = inside.reshape(-1, *[1] * (u.dim() - 2), horizon)
-        after: Tensor | None = None
-        for t in times:
-            here = v[..., t] if after is None else v[..., t] | (u[..., t] & after)
-            after = here & inside[..., t]
-            found[..., t] = after
-        return found
-    times_left = reach
-    inside = torch.arange(horizon, device=u.device) < lengths.unsqueeze(-1)
-    found = v & inside.reshape(-1, *[1] * (u.dim() - 2), horizon)
-    start = found
-    while times_left > 0:
-        found = start | (u & _shift(found, 1, past, False, lengths))
-        times_left -= 1
-    return found
+        for before, t in itertools.pairwise(times):
+            reached[..., t] |= u[..., t] & reached[..., before] & inside[..., t]
+        return reached
+    for _ in range(reach):
+        reached = now | (u & _shift(reached, 1, past, False, lengths))
+    return reached

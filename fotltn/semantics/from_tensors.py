@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable, sparse_table
-from fotltn.semantics.tables import Tables
-from fotltn.syntax.theory import FunctionDecl
+from fotltn.semantics.tables import Tables, within
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 from fotltn.tree import postorder
 
 T = TypeVar("T", bound=Tensor | SparseTable)
@@ -42,106 +42,186 @@ def interpret(
     """
     if not isinstance(predicates, Mapping):
         raise DataError(f"predicates are a mapping from names to tables, not {predicates!r}")
-    batched = lengths is not None
-    for kind, given, needed in (
-        ("predicate", predicates, _used(used, signature.predicates, c.Atom, "predicate")),
-        ("function", functions or {}, _used(used, signature.functions, c.Apply, "function")),
-    ):
-        _none_missing(kind, given, needed)
-    tables = {
+    written = [] if used is None else list(postorder(used))
+    atoms = {n.predicate for n in written if isinstance(n, c.Atom)}
+    applied = {n.function for n in written if isinstance(n, c.Apply)}
+    _none_missing("predicate", predicates, signature.predicates if used is None else atoms)
+    _none_missing("function", functions or {}, signature.functions if used is None else applied)
+    degrees = {
         n: _table(f"predicate '{n}'", predicates[n])
         for n in signature.predicates
         if n in predicates
     }
     results = {n: _tensor(f"function '{n}'", t) for n, t in (functions or {}).items()}
-    sizes: dict[str, tuple[int, str]] = {}
-    times: dict[str, int] = {}
-    traces: dict[str, int] = {}
-    shaped: dict[str, Tensor | SparseTable] = {}
+    shapes = _Shapes(batched=lengths is not None, declared=declared)
+    tables = {
+        n: shapes.shaped(f"predicate '{n}'", t, signature.predicates[n]) for n, t in degrees.items()
+    }
+    mapped = {
+        n: shapes.shaped(f"function '{n}'", t, signature.functions[n])
+        for n, t in results.items()
+        if n in signature.functions
+    }
+    vectors = shapes.features(signature, features or {})
+    length, count = shapes.lengths(lengths, horizon)
+    mapped = {n: _inside_only(t, count, length) for n, t in mapped.items()}
     for name, table in tables.items():
-        decl = signature.predicates[name]
-        static = decl.static if declared else None
-        if isinstance(table, SparseTable):
-            table = _as_written(table, len(decl.sorts), static, batched)
-        shaped[name] = _shape(
-            f"predicate '{name}'", table, decl.sorts, static, batched, sizes, times, traces
-        )
-    mapped: dict[str, Tensor] = {}
-    for name, result in results.items():
-        if name in signature.functions:
-            fun = signature.functions[name]
-            static = fun.static if declared else None
-            mapped[name] = _shape(
-                f"function '{name}'", result, fun.sorts, static, batched, sizes, times, traces
-            )
-    vectors = _features(signature, features or {}, batched, sizes)
-    traces.update({f"features of '{s}'": t.shape[0] for s, t in vectors.items() if batched})
-    length, count = _lengths(lengths, times, traces, horizon)
-    for name, result in mapped.items():
-        mapped[name] = _inside_only(result, count, length)
-    for name, table in shaped.items():
-        if isinstance(table, SparseTable):  # its degrees are checked, and are no padding
-            continue
-        shaped[name] = inside = _inside_only(table, count, length)
-        seen = inside if batched else inside[0]
-        _degrees(name, seen if len(tables[name].shape) == seen.dim() else seen[..., 0])
+        if isinstance(table, Tensor):  # degrees of facts are checked, and are no padding
+            tables[name] = inside = _inside_only(table, count, length)
+            seen = inside if shapes.batched else inside[0]
+            _check_degrees(name, seen if len(degrees[name].shape) == seen.dim() else seen[..., 0])
     pairs = {
         n: _tuples(n, t, len(signature.relations[n].sorts))
         for n, t in (relations or {}).items()
         if n in signature.relations
     }
-    known: dict[str, int] = {}
+    named = {}
     for name, number in (constants or {}).items():
-        entity = whole_number(number)
-        if entity is None:
+        if (entity := whole_number(number)) is None:
             raise DataError(f"the constant '{name}' is the number of an entity, not {number!r}")
-        known[name] = entity
-    numbers = {s: dict(known) for s in signature.sorts}
-    plain = {s: n for s, (n, _) in sizes.items()}
-    for decl_ in signature.functions.values():
-        _entity_results(decl_, mapped, plain)
+        named[name] = entity
+    sizes = {s: n for s, (n, _) in shapes.sizes.items()}
+    for name, result in mapped.items():
+        mapped[name] = _results(signature.functions[name], result, sizes)
     for name, tuples in pairs.items():
         for place, sort in enumerate(signature.relations[name].sorts):
-            _in_range(f"relation '{name}', place {place + 1}", tuples[:, place], plain.get(sort))
-    degrees = [t.value if isinstance(t, SparseTable) else t for t in tables.values()]
-    device = next((t.device for t in degrees), torch.device("cpu"))
-    kinds = {t.dtype for t in degrees if t.is_floating_point()}
+            _in_range(f"relation '{name}', place {place + 1}", tuples[:, place], sizes.get(sort))
+    for sort in signature.sorts:
+        for name, number in named.items():
+            matters = used is None or c.Constant(name, sort) in written
+            if sort in sizes and not 0 <= number < sizes[sort] and matters:
+                raise DataError(
+                    f"constant '{name}' is entity {number}, but sort '{sort}' has {sizes[sort]}"
+                )
+    values = [t.value if isinstance(t, SparseTable) else t for t in degrees.values()]
+    kinds = {t.dtype for t in values if t.is_floating_point()}
     if len(kinds) > 1:
         widest = functools.reduce(torch.promote_types, kinds)
-        shaped = {n: _to(t, widest) for n, t in shaped.items()}
-    model = Tables(
-        plain, count.to(device), length, shaped, mapped, numbers, pairs, vectors,
-        signature=signature, single=not batched,
+        tables = {n: _to(t, widest) for n, t in tables.items()}
+    device = next((t.device for t in values), torch.device("cpu"))
+    return Tables(
+        sizes, count.to(device), length, tables, mapped, dict.fromkeys(signature.sorts, named),
+        pairs, vectors, signature=signature, single=not shapes.batched,
     )  # fmt: skip
-    for sort, names in numbers.items():
-        for name, number in names.items():
-            if sort in plain and not 0 <= number < plain[sort] and _constant_used(used, name, sort):
-                raise DataError(
-                    f"constant '{name}' is entity {number}, but sort '{sort}' has {plain[sort]}"
-                )
-    return model
 
 
-def _constant_used(formula: c.Formula | None, name: str, sort: str) -> bool:
-    if formula is None:
-        return True
-    return any(
-        isinstance(n, c.Constant) and (n.name, n.sort) == (name, sort) for n in postorder(formula)
-    )
-
-
-def _used(formula: c.Formula | None, every: Mapping[str, Any], kind: type, name: str) -> set[str]:
-    """The symbols of a kind in a formula; without one, all."""
-    if formula is None:
-        return set(every)
-    return {getattr(node, name) for node in postorder(formula) if isinstance(node, kind)}
-
-
-def _none_missing(kind: str, given: Mapping[str, Any], needed: set[str]) -> None:
-    missing = sorted(needed - set(given))
+def _none_missing(kind: str, tables: Mapping[str, Any], needed: Iterable[str]) -> None:
+    missing = sorted(set(needed) - set(tables))
     if missing:
-        hint = did_you_mean(missing[0], given) or f"tables: {listing(given)}"
+        hint = name_hint(missing[0], tables, "tables:")
         raise DataError(f"no table is given for the {kind} '{missing[0]}'; {hint}")
+
+
+class _Shapes:
+    """The axes of tables, and the sizes that they say, compared across tables.
+
+    Args:
+        batched: tables begin with an axis for traces.
+        declared: what is said to be static must be so.
+    """
+
+    def __init__(self, *, batched: bool, declared: bool) -> None:
+        self.batched, self.declared = batched, declared
+        self.sizes: dict[str, tuple[int, str]] = {}  # entities by sort, and which table said so
+        self.times: dict[str, int] = {}
+        self.traces: dict[str, int] = {}
+
+    def shaped(self, what: str, table: T, decl: PredicateDecl | FunctionDecl) -> T:
+        """The table with axes (trace, arguments …, time)."""
+        sorts, static = decl.sorts, decl.static if self.declared else None
+        if isinstance(table, SparseTable):
+            table = self._as_written(table, len(sorts), static)  # type: ignore[assignment]
+        extra = len(table.shape) - len(sorts) - int(self.batched)
+        axes = [*(["trace"] if self.batched else []), *sorts]
+        expected = {0: f"({', '.join(axes)})", 1: f"({', '.join([*axes, 'time'])})"}
+        allowed = list(expected.values()) if static is None else [expected[0 if static else 1]]
+        if expected.get(extra) not in allowed:
+            raise DataError(
+                f"the table of {what} has shape {tuple(table.shape)}; "
+                f"expected axes {' or '.join(allowed)}"
+            )
+        if not self.batched:
+            table = table.unsqueeze(0)  # type: ignore[assignment]
+        if extra == 0:
+            table = table.unsqueeze(-1)  # type: ignore[assignment]
+        else:
+            self.times[what] = table.shape[-1]
+        if self.batched:
+            self.traces[what] = table.shape[0]
+        for place, sort in enumerate(sorts):
+            self._same_size(sort, table.shape[1 + place], f"argument {place + 1} of {what}")
+        return table
+
+    def _as_written(self, table: SparseTable, arguments: int, static: bool | None) -> SparseTable:
+        """Facts with the axes that a dense table would have: those of size 1 are not written."""
+        if len(table.shape) != arguments + 2:
+            return table
+        index, shape = table.index, table.shape
+        if shape[-1] == 1 and static is not False:
+            index, shape = index[:-1], shape[:-1]
+        if shape[0] == 1 and not self.batched:
+            index, shape = index[1:], shape[1:]
+        return replace(table, index=index, shape=shape)
+
+    def _same_size(self, sort: str, size: int, what: str) -> None:
+        known, where = self.sizes.setdefault(sort, (size, what))
+        if known != size:
+            shown = "" if sort.startswith("<") else f" (sort '{sort}')"
+            raise DataError(
+                f"{where} has {known} entities, {what} has {size}, but both are of one sort{shown}"
+            )
+
+    def features(self, signature: Signature, features: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Vectors with axes (trace, entity, feature)."""
+        vectors = {}
+        for sort, value in features.items():
+            what = f"features of '{sort}'"
+            if sort not in signature.sorts:
+                hint = name_hint(sort, signature.sorts, "sorts:")
+                raise DataError(f"features are given for an unknown sort '{sort}'; {hint}")
+            table = _tensor(what, value)
+            if table.dim() != 2 + self.batched:
+                axes = "(trace, entity, feature)" if self.batched else "(entity, feature)"
+                raise DataError(f"{what} have shape {tuple(table.shape)}; expected {axes}")
+            if not bool(table.isfinite().all()):
+                raise DataError(f"{what} are not all finite numbers")
+            vectors[sort] = table if self.batched else table.unsqueeze(0)
+            self._same_size(sort, table.shape[-2], what)
+            if self.batched:
+                self.traces[what] = table.shape[0]
+        return vectors
+
+    def lengths(
+        self, lengths: Sequence[int] | Tensor | None, horizon: int | None
+    ) -> tuple[int, Tensor]:
+        """The common number of time points, and that of each trace."""
+        if len(set(self.times.values())) > 1:
+            first, *others = self.times.items()
+            second = next(other for other in others if other[1] != first[1])
+            raise DataError(
+                f"{first[0]} has {first[1]} time points, {second[0]} has {second[1]}; all must "
+                "agree"
+            )
+        count = None if lengths is None else _whole_lengths(lengths)
+        total = next(iter(self.times.values()), horizon)
+        if total is None:
+            total = 1 if count is None or not count.numel() else int(count.max())
+        if horizon is not None and total != horizon:
+            raise DataError(f"the horizon is {horizon}, but tables have {total} time points")
+        if total < 1:
+            raise DataError("a trace has at least one time point")
+        if count is None:
+            return total, torch.tensor([total])
+        for what, number in self.traces.items():
+            if number not in (1, len(count)):
+                raise DataError(f"{what} has {number} traces, but {len(count)} lengths are given")
+        outside = (count < 1) | (count > total)
+        if bool(outside.any()):
+            place = int(outside.nonzero()[0])
+            raise DataError(
+                f"trace {place} has length {int(count[place])}; lengths lie between 1 and {total}"
+            )
+        return total, count.long()
 
 
 def whole_number(value: object) -> int | None:
@@ -206,10 +286,8 @@ def _inside_only(table: Tensor, lengths: Tensor, horizon: int) -> Tensor:
     """A table in which padding beyond the end of a trace, whatever it is, is 0."""
     if table.shape[-1] == 1 or bool((lengths == horizon).all()):
         return table
-    inside = torch.arange(horizon) < lengths.unsqueeze(-1)
-    shape = (lengths.shape[0], *[1] * (table.dim() - 2), horizon)
-    zero = torch.zeros((), dtype=table.dtype, device=table.device)
-    return torch.where(inside.reshape(shape).to(table.device), table, zero)
+    inside = within(lengths, torch.arange(horizon), table.dim()).to(table.device)
+    return torch.where(inside, table, torch.zeros((), dtype=table.dtype, device=table.device))
 
 
 def _tuples(name: str, value: Any, places: int) -> Tensor:
@@ -224,7 +302,7 @@ def _tuples(name: str, value: Any, places: int) -> Tensor:
     return table.long()
 
 
-def _degrees(name: str, table: Tensor) -> None:
+def _check_degrees(name: str, table: Tensor) -> None:
     """Refuse degrees outside [0, 1], NaN above all."""
     if table.dtype == torch.bool or table.numel() == 0:
         return
@@ -239,125 +317,6 @@ def _degrees(name: str, table: Tensor) -> None:
         )
 
 
-def _as_written(
-    table: SparseTable, arguments: int, static: bool | None, batched: bool
-) -> SparseTable:
-    """Facts with the axes that a dense table would have: those of size 1 are not written."""
-    if len(table.shape) != arguments + 2:
-        return table
-    index, shape = table.index, table.shape
-    if shape[-1] == 1 and static is not False:
-        index, shape = index[:-1], shape[:-1]
-    if shape[0] == 1 and not batched:
-        index, shape = index[1:], shape[1:]
-    return replace(table, index=index, shape=shape)
-
-
-def _shape(
-    what: str,
-    table: T,
-    sorts: tuple[str, ...],
-    static: bool | None,
-    batched: bool,
-    sizes: dict[str, tuple[int, str]],
-    times: dict[str, int],
-    traces: dict[str, int],
-) -> T:
-    """The table with axes (trace, arguments …, time); sizes are compared across tables."""
-    extra = len(table.shape) - len(sorts) - int(batched)
-    lead = "trace, " if batched else ""
-    args = ", ".join(sorts) + (", " if sorts else "")
-    expected = {0: f"({lead}{args.rstrip(', ')})", 1: f"({lead}{args}time)"}
-    allowed = (
-        [expected[0]] if static else [expected[1]] if static is False else list(expected.values())
-    )
-    if extra not in (0, 1) or expected[extra] not in allowed:
-        raise DataError(
-            f"the table of {what} has shape {tuple(table.shape)}; "
-            f"expected axes {' or '.join(allowed)}"
-        )
-    if not batched:
-        table = table.unsqueeze(0)  # type: ignore[assignment]
-    if extra == 0:
-        table = table.unsqueeze(-1)  # type: ignore[assignment]
-    else:
-        times[what] = table.shape[-1]
-    if batched:
-        traces[what] = table.shape[0]
-    for place, sort in enumerate(sorts):
-        _same_size(sizes, sort, table.shape[1 + place], f"argument {place + 1} of {what}")
-    return table
-
-
-def _same_size(sizes: dict[str, tuple[int, str]], sort: str, size: int, what: str) -> None:
-    known, where = sizes.setdefault(sort, (size, what))
-    if known != size:
-        shown = "" if sort.startswith("<") else f" (sort '{sort}')"
-        raise DataError(
-            f"{where} has {known} entities, {what} has {size}, but both are of one sort{shown}"
-        )
-
-
-def _features(
-    signature: Signature,
-    features: Mapping[str, Any],
-    batched: bool,
-    sizes: dict[str, tuple[int, str]],
-) -> dict[str, Tensor]:
-    found = {}
-    for sort, value in features.items():
-        if sort not in signature.sorts:
-            hint = did_you_mean(sort, signature.sorts) or f"sorts: {listing(signature.sorts)}"
-            raise DataError(f"features are given for an unknown sort '{sort}'; {hint}")
-        table = _tensor(f"features of '{sort}'", value)
-        if table.dim() != 2 + batched:
-            axes = "(trace, entity, feature)" if batched else "(entity, feature)"
-            raise DataError(
-                f"features of '{sort}' have shape {tuple(table.shape)}; expected {axes}"
-            )
-        if not bool(table.isfinite().all()):
-            raise DataError(f"features of '{sort}' are not all finite numbers")
-        found[sort] = table if batched else table.unsqueeze(0)
-        _same_size(sizes, sort, table.shape[-2], f"features of '{sort}'")
-    return found
-
-
-def _lengths(
-    lengths: Sequence[int] | Tensor | None,
-    times: dict[str, int],
-    traces: dict[str, int],
-    horizon: int | None,
-) -> tuple[int, Tensor]:
-    """The common number of time points, and that of each trace."""
-    if len(set(times.values())) > 1:
-        first = next(iter(times.items()))
-        second = next((w, n) for w, n in times.items() if n != first[1])
-        raise DataError(
-            f"{first[0]} has {first[1]} time points, {second[0]} has {second[1]}; all must agree"
-        )
-    count = None if lengths is None else _whole_lengths(lengths)
-    total = next(iter(times.values()), horizon)
-    if total is None:
-        total = 1 if count is None or not count.numel() else int(count.max())
-    if horizon is not None and total != horizon:
-        raise DataError(f"the horizon is {horizon}, but tables have {total} time points")
-    if total < 1:
-        raise DataError("a trace has at least one time point")
-    if count is None:
-        return total, torch.tensor([total])
-    wrong = [(w, n) for w, n in traces.items() if n not in (1, count.shape[0])]
-    if wrong:
-        what, number = wrong[0]
-        raise DataError(f"{what} has {number} traces, but {count.shape[0]} lengths are given")
-    outside = (count < 1) | (count > total)
-    if bool(outside.any()):
-        place = int(outside.nonzero()[0])
-        raise DataError(
-            f"trace {place} has length {int(count[place])}; lengths lie between 1 and {total}"
-        )
-    return total, count.long()
-
-
 def _whole_lengths(lengths: Sequence[int] | Tensor) -> Tensor:
     try:
         count = _numbers("lengths", torch.as_tensor(lengths))
@@ -368,24 +327,19 @@ def _whole_lengths(lengths: Sequence[int] | Tensor) -> Tensor:
     return count
 
 
-def _entity_results(
-    decl: FunctionDecl, tables: dict[str, Tensor], sizes: Mapping[str, int]
-) -> None:
-    """Results of functions must be entities of their sort, or finite numbers."""
-    if decl.name not in tables:
-        return
-    table = tables[decl.name]
+def _results(decl: FunctionDecl, table: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    """Results of functions, which must be entities of their sort, or finite numbers."""
     if decl.result == c.REAL:
         if bool((~table.isfinite()).any()):
             raise DataError(f"function '{decl.name}' has a result that is not a finite number")
-        return
+        return table
     if table.is_floating_point() or table.dtype == torch.bool:
         raise DataError(
             f"function '{decl.name}' gives entities, so its table must hold whole numbers; one "
             "that gives numbers is declared in a theory with the result 'real'"
         )
-    tables[decl.name] = table.long()
-    _in_range(f"function '{decl.name}'", tables[decl.name], sizes.get(decl.result))
+    _in_range(f"function '{decl.name}'", table, sizes.get(decl.result))
+    return table.long()
 
 
 def _in_range(what: str, numbers: Tensor, size: int | None) -> None:

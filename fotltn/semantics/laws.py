@@ -24,7 +24,6 @@ from fotltn.semantics.config import (
     semantics_of,
 )
 
-_MINIMUM = (TNorm.MINIMUM, TConorm.MAXIMUM)
 _DUALS = {
     (TNorm.PRODUCT, TConorm.PROBABILISTIC_SUM),
     (TNorm.MINIMUM, TConorm.MAXIMUM),
@@ -93,11 +92,13 @@ def _average(how: Aggregation) -> bool:
 
 
 def _dual_aggregation(existential: Aggregation, universal: Aggregation, s: Semantics) -> bool:
-    same = existential == universal
+    """¬∀ = ∃¬; of extremes also under Gödel negation, where both sides are 0 or 1."""
+    extremes = _extreme(existential, s, False) and _extreme(universal, s, True)
+    if not _standard(s):
+        return extremes
     if isinstance(existential, Fold) and isinstance(universal, Fold):
         return _de_morgan(s)
-    mixed = _extreme(existential, s, False) and _extreme(universal, s, True)
-    return _standard(s) and (same or mixed)
+    return existential == universal or extremes
 
 
 def _one_kind(first: Aggregation, second: Aggregation, s: Semantics, universal: bool) -> bool:
@@ -107,16 +108,23 @@ def _one_kind(first: Aggregation, second: Aggregation, s: Semantics, universal: 
 
 
 def _lattice(s: Semantics) -> bool:
-    return (s.conjunction, s.disjunction) == _MINIMUM
+    return s.conjunction is TNorm.MINIMUM and s.disjunction is TConorm.MAXIMUM
 
 
 def _s_implication(s: Semantics) -> bool:
     return _standard(s) and (s.implication, s.disjunction) in _S_IMPLICATIONS
 
 
-def _homogeneous(s: Semantics) -> bool:
-    """A degree can be taken out of a p-mean of products."""
-    return _pure_mean(s.exists, s) and s.conjunction is TNorm.PRODUCT and _exact_and(s)
+def _leaves(how: Aggregation, s: Semantics, universal: bool, multiplies: bool) -> bool:
+    """A degree can be taken out of an aggregation, if the connective multiplies by it."""
+    homogeneous = _pure_mean(how, s) and multiplies and s.epsilon == 0
+    return homogeneous or _extreme(how, s, universal)
+
+
+def _splits(how: Aggregation, s: Semantics) -> bool:
+    """A universal aggregation is a conjunction of its parts."""
+    least = _extreme(how, s, True) and s.conjunction is TNorm.MINIMUM
+    return (isinstance(how, Fold) and _exact_and(s)) or least
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,32 +149,19 @@ class Law(Enum):
     CURRYING = Schema(
         "a & b -> c",
         "a -> b -> c",
-        lambda s: (
-            (s.conjunction, s.implication) in _CURRIES
-            and (s.epsilon == 0 or s.conjunction is not TNorm.PRODUCT)
-        ),
+        lambda s: (s.conjunction, s.implication) in _CURRIES and _exact_and(s),
     )
     CONTRAPOSITION = Schema(
         "a -> b",
         "!b -> !a",
-        lambda s: (
-            _standard(s)
-            and s.implication
-            in (Implication.REICHENBACH, Implication.KLEENE_DIENES, Implication.LUKASIEWICZ)
-        ),
+        lambda s: _standard(s) and s.implication in dict(_S_IMPLICATIONS),
     )
     NOT_FORALL = Schema(
         "!(forall x. P(x))",
         "exists x. !P(x)",
-        lambda s: _dual_aggregation(s.exists, s.forall, s) or _godel_dual(s, s.exists, s.forall),
+        lambda s: _dual_aggregation(s.exists, s.forall, s),
     )
-    NOT_ALWAYS = Schema(
-        "!G a",
-        "F !a",
-        lambda s: (
-            _dual_aggregation(s.eventually, s.always, s) or _godel_dual(s, s.eventually, s.always)
-        ),
-    )
+    NOT_ALWAYS = Schema("!G a", "F !a", lambda s: _dual_aggregation(s.eventually, s.always, s))
     WEAK_NEXT = Schema("WX a", "!X !a", _standard)
     EVENTUALLY_IS_UNTIL = Schema("F a", "true U a", _exact_and)
     MERGE_FORALL = Schema(
@@ -187,37 +182,23 @@ class Law(Enum):
     NEXT_EXISTS = Schema(
         "X exists x. P(x)",
         "exists x. X P(x)",
-        lambda s: isinstance(s.exists, Fold) or _pure_mean(s.exists, s),
+        lambda s: _pure(s.exists, s),
     )
     NEXT_AND = Schema("X(a & b)", "X a & X b", _exact_and)
     EXISTS_AND = Schema(
         "exists y. g & P(y)",
         "g & exists y. P(y)",
-        lambda s: _homogeneous(s) or _extreme(s.exists, s, False),
+        lambda s: _leaves(s.exists, s, False, s.conjunction is TNorm.PRODUCT),
     )
     FORALL_IMPLIES = Schema(
         "forall y. g -> P(y)",
         "g -> forall y. P(y)",
-        lambda s: (
-            (
-                _pure_mean(s.forall, s)
-                and s.implication is Implication.REICHENBACH
-                and s.epsilon == 0
-            )
-            or _extreme(s.forall, s, True)
-        ),
+        lambda s: _leaves(s.forall, s, True, s.implication is Implication.REICHENBACH),
     )
     FORALL_OR = Schema(
         "forall y. g | P(y)",
         "g | forall y. P(y)",
-        lambda s: (
-            (
-                _pure_mean(s.forall, s)
-                and s.disjunction is TConorm.PROBABILISTIC_SUM
-                and s.epsilon == 0
-            )
-            or _extreme(s.forall, s, True)
-        ),
+        lambda s: _leaves(s.forall, s, True, s.disjunction is TConorm.PROBABILISTIC_SUM),
     )
     VACUOUS_FORALL = Schema(
         "forall y. g", "g", lambda s: _pure_mean(s.forall, s) or _extreme(s.forall, s, True)
@@ -238,10 +219,7 @@ class Law(Enum):
     FORALL_DISTRIBUTES = Schema(
         "forall x. P(x) & Q(x)",
         "(forall x. P(x)) & (forall x. Q(x))",
-        lambda s: (
-            (isinstance(s.forall, Fold) and _exact_and(s))
-            or (_extreme(s.forall, s, True) and s.conjunction is TNorm.MINIMUM)
-        ),
+        lambda s: _splits(s.forall, s),
     )
     FORALL_AND = Schema(
         "forall y. g & P(y)",
@@ -268,22 +246,10 @@ class Law(Enum):
         "b | (a & X(a U b))",
         lambda s: _lattice(s) and _extreme(s.eventually, s, False) and _extreme(s.always, s, True),
     )
-    EXPAND_ALWAYS = Schema(
-        "G a",
-        "a & WX G a",
-        lambda s: (
-            (isinstance(s.always, Fold) and _exact_and(s))
-            or (_extreme(s.always, s, True) and s.conjunction is TNorm.MINIMUM)
-        ),
-    )
+    EXPAND_ALWAYS = Schema("G a", "a & WX G a", lambda s: _splits(s.always, s))
 
     def __repr__(self) -> str:
         return f"Law.{self.name}"
-
-
-def _godel_dual(s: Semantics, existential: Aggregation, universal: Aggregation) -> bool:
-    """¬∀ = ∃¬ under Gödel negation, where both sides are 0 or 1."""
-    return not _standard(s) and _extreme(existential, s, False) and (_extreme(universal, s, True))
 
 
 def laws(semantics: str | Semantics) -> frozenset[Law]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fotltn.semantics.aggregate import _broadcast, _count, _empty
+from fotltn.semantics.aggregate import count, empty, masked, over_nothing
 
 
 def floor(dtype: torch.dtype) -> float:
@@ -22,11 +22,6 @@ def floor(dtype: torch.dtype) -> float:
 def to_log(u: Tensor) -> Tensor:
     """Log u, from below at the floor."""
     return u.clamp(min=floor(u.dtype)).log()
-
-
-def from_log(a: Tensor) -> Tensor:
-    """The degree of a logarithm."""
-    return a.exp()
 
 
 def log_not(a: Tensor) -> Tensor:
@@ -58,9 +53,8 @@ def log_imply(a: Tensor, b: Tensor) -> Tensor:
 def log_fold_conjunction(a: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
     """The logarithm of the product over the kept points; 0 (true) over nothing."""
     dims = tuple(dims)
-    a, mask = _broadcast(a, mask)
-    kept = a if mask is None else torch.where(mask, a, torch.zeros_like(a))
-    return kept.sum(dims) if dims else kept
+    a, _ = masked(a, mask, 0.0)
+    return a.sum(dims) if dims else a
 
 
 def log_fold_disjunction(a: Tensor, dims: Sequence[int], mask: Tensor | None = None) -> Tensor:
@@ -72,21 +66,20 @@ def log_p_mean(a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = N
     """The logarithm of the p-mean over the kept points; the floor over nothing."""
     dims = tuple(dims)
     low = math.log(floor(a.dtype))
-    a, mask = _broadcast(a, mask)
-    if not dims:
-        return a if mask is None else torch.where(mask, a, torch.full_like(a, low))
-    if _empty(a, dims):
-        return a.sum(dims) * 0 + low
-    if math.isinf(p):
-        kept = a if mask is None else torch.where(mask, a, torch.full_like(a, low))
-        return kept.amax(dims)
-    kept = a * p if mask is None else torch.where(mask, a * p, torch.full_like(a, -math.inf))
-    top = kept.detach().amax(dims, keepdim=True)
+    if mask is not None:
+        a = a.expand(torch.broadcast_shapes(a.shape, mask.shape))
+    if not dims or empty(a, dims) or math.isinf(p):
+        a, _ = masked(a, mask, low)
+        if not dims:
+            return a
+        return over_nothing(a, dims, low) if empty(a, dims) else a.amax(dims)
+    a, mask = masked(a * p, mask, -math.inf)
+    top = a.detach().amax(dims, keepdim=True)
     top = torch.where(top.isfinite(), top, torch.zeros_like(top))
-    total = (kept - top).exp().sum(dims)
+    total = (a - top).exp().sum(dims)
     none = total == 0
     safe = torch.where(none, torch.ones_like(total), total)
-    mean = (safe.log() + top.squeeze(dims) - _count(a, mask, dims).log()) / p
+    mean = (safe.log() + top.squeeze(dims) - count(a, mask, dims).log()) / p
     return torch.where(none, torch.full_like(mean, low), mean).clamp(min=low)
 
 

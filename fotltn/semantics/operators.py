@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -13,53 +13,18 @@ from fotltn.semantics import aggregate, connectives, logspace
 from fotltn.semantics.config import Aggregation, Fold, PMean, Semantics
 
 
-class Operators(Protocol):
-    """The connectives and aggregations of a semantics, on values of its own kind."""
-
-    def enter(self, degree: Tensor) -> Tensor:
-        """A value from a degree."""
-
-    def leave(self, value: Tensor) -> Tensor:
-        """The degree of a value."""
-
-    def negate(self, u: Tensor) -> Tensor:
-        """¬u."""
-
-    def conjoin(self, u: Tensor, v: Tensor) -> Tensor:
-        """U ∧ v."""
-
-    def disjoin(self, u: Tensor, v: Tensor) -> Tensor:
-        """U ∨ v."""
-
-    def imply(self, u: Tensor, v: Tensor) -> Tensor:
-        """U → v."""
-
-    def quantify(
-        self, u: Tensor, universal: bool, dims: Sequence[int], mask: Tensor | None = None
-    ) -> Tensor:
-        """∀ or ∃ over dimensions, counting only what the mask keeps."""
-
-    def over_time(self, u: Tensor, universal: bool, mask: Tensor | None = None) -> Tensor:
-        """⊗ or ⊕ over the last dimension."""
-
-
-def operators(semantics: Semantics) -> Operators:
-    """The functions of a (not Boolean) semantics."""
-    return Logarithmic(semantics) if semantics.log_space else Linear(semantics)
-
-
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """Operators on degrees."""
+class Operators:
+    """The connectives and aggregations of a semantics, on degrees; a subclass has logarithms."""
 
     semantics: Semantics
 
     def enter(self, degree: Tensor) -> Tensor:
-        """A degree is its own value."""
+        """A value from a degree."""
         return degree
 
     def leave(self, value: Tensor) -> Tensor:
-        """A value is its own degree."""
+        """The degree of a value."""
         return value
 
     def negate(self, u: Tensor) -> Tensor:
@@ -81,7 +46,7 @@ class Linear:
     def quantify(
         self, u: Tensor, universal: bool, dims: Sequence[int], mask: Tensor | None = None
     ) -> Tensor:
-        """∀ or ∃ over dimensions."""
+        """∀ or ∃ over dimensions, counting only what the mask keeps."""
         how = self.semantics.forall if universal else self.semantics.exists
         return self._aggregate(u, how, universal, dims, mask)
 
@@ -94,72 +59,56 @@ class Linear:
         self, u: Tensor, how: Aggregation, universal: bool, dims: Sequence[int], mask: Tensor | None
     ) -> Tensor:
         s = self.semantics
-        match how, universal:
-            case Fold(), True:
+        match how:
+            case Fold() if universal:
                 return aggregate.fold_conjunction(u, s.conjunction, dims, mask)
-            case Fold(), False:
+            case Fold():
                 return aggregate.fold_disjunction(u, s.disjunction, dims, mask)
-            case PMean(p), True:
+            case PMean(p) if universal:
                 u = connectives.away_from_one(u, s.epsilon if p < torch.inf else 0.0)
                 return aggregate.p_mean_error(u, p, dims, mask)
-            case PMean(p), False:
+            case PMean(p):
                 u = connectives.away_from_zero(u, s.epsilon if p < torch.inf else 0.0)
                 return aggregate.p_mean(u, p, dims, mask)
-        raise AssertionError(how)
+            case _:
+                assert_never(how)
 
 
-@dataclass(frozen=True, slots=True)
-class Logarithmic:
-    """Operators on logarithms of degrees."""
-
-    semantics: Semantics
+class _LogOperators(Operators):
+    __slots__ = ()
 
     def enter(self, degree: Tensor) -> Tensor:
-        """The logarithm."""
         return logspace.to_log(degree)
 
     def leave(self, value: Tensor) -> Tensor:
-        """The exponential."""
-        return logspace.from_log(value)
+        return value.exp()
 
     def negate(self, u: Tensor) -> Tensor:
-        """¬u."""
         return logspace.log_not(u)
 
     def conjoin(self, u: Tensor, v: Tensor) -> Tensor:
-        """U ∧ v."""
         return logspace.log_and(u, v)
 
     def disjoin(self, u: Tensor, v: Tensor) -> Tensor:
-        """U ∨ v."""
         return logspace.log_or(u, v)
 
     def imply(self, u: Tensor, v: Tensor) -> Tensor:
-        """U → v."""
         return logspace.log_imply(u, v)
-
-    def quantify(
-        self, u: Tensor, universal: bool, dims: Sequence[int], mask: Tensor | None = None
-    ) -> Tensor:
-        """∀ or ∃ over dimensions."""
-        how = self.semantics.forall if universal else self.semantics.exists
-        return self._aggregate(u, how, universal, dims, mask)
-
-    def over_time(self, u: Tensor, universal: bool, mask: Tensor | None = None) -> Tensor:
-        """⊗ or ⊕ over the last dimension."""
-        how = self.semantics.always if universal else self.semantics.eventually
-        return self._aggregate(u, how, universal, (-1,), mask)
 
     def _aggregate(
         self, u: Tensor, how: Aggregation, universal: bool, dims: Sequence[int], mask: Tensor | None
     ) -> Tensor:
-        match how, universal:
-            case Fold(), True:
-                return logspace.log_fold_conjunction(u, dims, mask)
-            case Fold(), False:
-                return logspace.log_fold_disjunction(u, dims, mask)
-            case PMean(p), True:
-                return logspace.log_p_mean_error(u, p, dims, mask)
-            case PMean(p), False:
-                return logspace.log_p_mean(u, p, dims, mask)
-        raise AssertionError(how)
+        match how:
+            case Fold():
+                fold = logspace.log_fold_conjunction if universal else logspace.log_fold_disjunction
+                return fold(u, dims, mask)
+            case PMean(p):
+                mean = logspace.log_p_mean_error if universal else logspace.log_p_mean
+                return mean(u, p, dims, mask)
+            case _:
+                assert_never(how)
+
+
+def operators(semantics: Semantics) -> Operators:
+    """The functions of a (not Boolean) semantics."""
+    return _LogOperators(semantics) if semantics.log_space else Operators(semantics)

@@ -7,15 +7,24 @@ once, bottom-up, over all of them.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.semantics import crisp, temporal
-from fotltn.semantics.config import STABLE_PRODUCT, Semantics
+from fotltn.semantics.config import Semantics
 from fotltn.semantics.operators import Operators, operators
-from fotltn.semantics.tables import Tables, Value, align, gather, variable
+from fotltn.semantics.tables import (
+    Tables,
+    Value,
+    align,
+    every_entity,
+    gather,
+    sort_of,
+    term_value,
+)
 from fotltn.tree import fold
 
 
@@ -25,60 +34,41 @@ def evaluate(
     """The degrees (in log space: their logarithms) of a formula, with its free axes."""
     ops = operators(semantics)
 
-    def visit(node: c.Core, below: list[Value]) -> Value:
+    def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value]) -> Value:
         return _value(node, below, tables, semantics, ops, dtype)
 
     return fold(formula, visit)
 
 
-def evaluate_term(term: c.Term, tables: Tables, dtype: torch.dtype) -> Value:
-    """The entity numbers (or numbers) of a term, with its free axes."""
-
-    def visit(node: c.Core, below: list[Value]) -> Value:
-        return _value(node, below, tables, STABLE_PRODUCT, operators(STABLE_PRODUCT), dtype)
-
-    return fold(term, visit)
-
-
 def _value(
-    node: c.Core,
+    node: c.AnyTerm | c.AnyFormula,
     below: list[Value],
     tables: Tables,
     semantics: Semantics,
     ops: Operators,
     dtype: torch.dtype,
 ) -> Value:
-    lengths, full = tables.lengths, (tables.batch, tables.horizon)
+    lengths = tables.lengths
     match node:
-        # --- terms: entity numbers, or numbers -----------------------------------------------
-        case c.Variable():
-            return variable(node, tables)
-        case c.Constant():
-            number = torch.tensor(tables.constant(node), device=lengths.device)
-            return Value((), number.reshape(1, 1))
-        case c.Number(value):
-            return Value((), torch.full((1, 1), value, dtype=torch.float64, device=lengths.device))
-        case c.Apply(name):
-            return gather(tables.function(name), below)
+        case c.Variable() | c.Constant() | c.Number() | c.Apply():
+            return term_value(node, below, tables)
 
         # --- atoms ----------------------------------------------------------------------------
         case c.Truth(value):
-            return Value((), ops.enter(_constant(full, float(value), lengths, dtype)))
+            return Value((), ops.enter(torch.full_like(tables.inside, value, dtype=dtype)))
         case c.Edge(past):
-            times = torch.arange(tables.horizon, device=lengths.device)
-            end = torch.zeros_like(lengths) if past else lengths - 1
-            return Value((), ops.enter((times == end.unsqueeze(-1)).to(dtype)))
+            return Value((), ops.enter(tables.edge(past).to(dtype)))
         case c.Atom(name):
-            axes, found = gather(tables.predicate(name), below)
-            return Value(axes, ops.enter(_everywhere(found.to(dtype), tables)))
+            axes, degrees = gather(tables.predicate(name), below)
+            return Value(axes, ops.enter(tables.everywhere(degrees.to(dtype))))
         case c.Equal(left):
             axes, (a, b) = align(below)
             same = equality(a, b, left, tables, semantics, dtype)
-            return Value(axes, ops.enter(_everywhere(same, tables)))
+            return Value(axes, ops.enter(tables.everywhere(same)))
         case c.Compare(op):
             axes, (a, b) = align(below)
             holds = crisp.compare(op, a, b).to(dtype)
-            return Value(axes, ops.enter(_everywhere(holds, tables)))
+            return Value(axes, ops.enter(tables.everywhere(holds)))
 
         # --- connectives ----------------------------------------------------------------------
         case c.Not():
@@ -108,23 +98,14 @@ def _value(
         case c.Aggregate(universal, _, window, past):
             ((axes, u),) = below
             return Value(axes, temporal.aggregate(u, universal, window, past, lengths, ops))
-        case c.Until(False, _, _, window, past):
+        case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
-            return Value(axes, temporal.until(u, v, window, past, lengths, ops))
-        case c.Until(True, _, _, window, past):
-            axes, (u, v) = align(below)
-            opposite = temporal.until(ops.negate(u), ops.negate(v), window, past, lengths, ops)
-            return Value(axes, ops.negate(opposite))
-    raise AssertionError(node)
-
-
-def _constant(shape: tuple[int, ...], value: float, lengths: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.full(shape, value, dtype=dtype, device=lengths.device)
-
-
-def _everywhere(u: Tensor, tables: Tables) -> Tensor:
-    """Expand trace and time to their full sizes."""
-    return u.expand(tables.batch, *u.shape[1:-1], tables.horizon)
+            if dual:
+                u, v = ops.negate(u), ops.negate(v)
+            reached = temporal.until(u, v, window, past, lengths, ops)
+            return Value(axes, ops.negate(reached) if dual else reached)
+        case _:
+            assert_never(node)
 
 
 def _quantify(
@@ -136,16 +117,12 @@ def _quantify(
     ops: Operators,
 ) -> Value:
     """Aggregate over the bound axes, all of them present in full so that each binding counts."""
-    every = [
-        Value((a,), torch.ones(1, tables.size(a), 1, device=tables.lengths.device)) for a in bound
-    ]
-    parts = [body, *every, *([guard] if guard is not None else [])]
-    axes, (u, *rest) = align(parts)
+    every = every_entity(bound, tables, torch.bool)
+    axes, (u, *rest) = align([body, *every, *([guard] if guard is not None else [])])
     u = u.expand(torch.broadcast_shapes(*(r.shape for r in rest), u.shape))
-    mask = rest[-1].bool() if guard is not None else None
-    kept = tuple(a for a in axes if a not in bound)
-    dims = [1 + axes.index(a) for a in bound]
-    return Value(kept, ops.quantify(u, universal, dims, mask))
+    mask = rest[-1] if guard is not None else None
+    free = tuple(a for a in axes if a not in bound)
+    return Value(free, ops.quantify(u, universal, [1 + axes.index(a) for a in bound], mask))
 
 
 def equality(
@@ -158,10 +135,11 @@ def equality(
 ) -> Tensor:
     """`exp(-α ‖a - b‖)` of numbers or features; of entities without features, 1 or 0."""
     scale = semantics.equality_scale
-    if _sort(left) == c.REAL:
+    sort = sort_of(left)
+    if sort == c.REAL:
         a, b = crisp.alike(a, b)
         return torch.exp(-scale * (a.to(dtype) - b.to(dtype)).abs())
-    table = tables.features.get(_sort(left))
+    table = tables.features.get(sort)
     if table is None:
         return (a == b).to(dtype)
     batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (a.dim() - 1))
@@ -169,12 +147,3 @@ def equality(
     zero = square == 0
     distance = torch.where(zero, torch.zeros_like(square), torch.where(zero, 1, square).sqrt())
     return torch.exp(-scale * distance)
-
-
-def _sort(term: c.Term) -> str:
-    match term:
-        case c.Variable(_, sort) | c.Constant(_, sort) | c.Apply(_, _, sort):
-            return sort
-        case c.Number():
-            return c.REAL
-    raise DataError(f"not a term: {term}")

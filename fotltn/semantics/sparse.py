@@ -90,8 +90,8 @@ def flat(index: Tensor, shape: Sequence[int]) -> Tensor:
 def numbered(rows: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
     """Row-major numbers of cells, in the smaller integers where they suffice."""
     kind = torch.int32 if math.prod(shape) < 2**31 else torch.int64
-    found = torch.zeros_like(rows[0], dtype=kind)
+    cells = torch.zeros_like(rows[0], dtype=kind)
     for row, size in zip(rows, shape, strict=True):
         if size > 1:
-            found = found * size + row.to(kind)
-    return found
+            cells = cells * size + row.to(kind)
+    return cells

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, assert_never
 
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
+from fotltn.tree import fold
 
 T = TypeVar("T")
 
@@ -183,22 +184,40 @@ class Tables:
         """The number of a named entity."""
         names = self.constants.get(node.sort, {})
         if node.name not in names:
-            hint = did_you_mean(node.name, names) or f"there are {listing(names)}"
+            hint = name_hint(node.name, names)
             raise DataError(f"no entity of sort '{node.sort}' is named '{node.name}'; {hint}")
         return names[node.name]
 
     @property
+    def times(self) -> Tensor:
+        """The time points of the tables."""
+        return torch.arange(self.horizon, device=self.lengths.device)
+
+    @property
     def inside(self) -> Tensor:
         """Which points lie inside each trace, with axes (trace, time)."""
-        times = torch.arange(self.horizon, device=self.lengths.device)
-        return times < self.lengths.unsqueeze(-1)
+        return within(self.lengths, self.times)
+
+    def edge(self, past: bool) -> Tensor:
+        """Which point is the last of each trace, or (`past`) the first, with axes (trace, time)."""
+        end = torch.zeros_like(self.lengths) if past else self.lengths - 1
+        return self.times == end.unsqueeze(-1)
+
+    def everywhere(self, u: Tensor) -> Tensor:
+        """A tensor with axes (trace, …, time), both in full."""
+        return u.expand(self.batch, *u.shape[1:-1], self.horizon)
 
 
 def _lookup(kind: str, name: str, tables: Mapping[str, T]) -> T:
     if name not in tables:
-        hint = did_you_mean(name, tables) or f"there are {listing(tables)}"
-        raise DataError(f"no table is given for the {kind} '{name}'; {hint}")
+        raise DataError(f"no table is given for the {kind} '{name}'; {name_hint(name, tables)}")
     return tables[name]
+
+
+def within(lengths: Tensor, times: Tensor, dims: int = 2) -> Tensor:
+    """Which times lie inside each trace, as a mask with `dims` dimensions (trace, …, time)."""
+    inside = (times >= 0) & (times < lengths.unsqueeze(-1))
+    return inside.reshape(lengths.shape[0], *[1] * (dims - 2), times.shape[0])
 
 
 class Value(NamedTuple):
@@ -215,27 +234,57 @@ def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
         return first, [value.tensor for value in values]
     axes = tuple(dict.fromkeys(axis for value in values for axis in value.axes))
     tensors = []
-    for own, tensor in values:
-        present = [axis for axis in axes if axis in own]
-        order = [0, *(1 + own.index(axis) for axis in present), tensor.dim() - 1]
-        sizes = iter(tensor.permute(order).shape[1:-1])
-        shape = [next(sizes) if axis in own else 1 for axis in axes]
-        moved = tensor.permute(order)
+    for present, tensor in values:
+        order = [1 + present.index(axis) for axis in axes if axis in present]
+        moved = tensor.permute([0, *order, tensor.dim() - 1])
+        sizes = iter(moved.shape[1:-1])
+        shape = [next(sizes) if axis in present else 1 for axis in axes]
         tensors.append(moved.reshape(tensor.shape[0], *shape, tensor.shape[-1]))
     return axes, tensors
 
 
-def variable(node: c.Variable, tables: Tables) -> Value:
-    """The entities that a variable runs over."""
+def every_entity(axes: Sequence[c.Axis], tables: Tables, dtype: torch.dtype) -> list[Value]:
+    """A one for each place of each axis: aligned with them, a value has the axes in full."""
     device = tables.lengths.device
-    if node.column is None:
-        numbers = torch.arange(tables.whole(node.axis), device=device)
-    else:
-        assert node.axis.relation is not None
-        numbers = tables.relation(node.axis.relation)[:, node.column].to(device)
-    if node.axis in tables.cuts:
-        numbers = numbers[slice(*tables.cuts[node.axis])]
-    return Value((node.axis,), numbers.reshape(1, -1, 1))
+    return [Value((a,), torch.ones(1, tables.size(a), 1, dtype=dtype, device=device)) for a in axes]
+
+
+def sort_of(term: c.Term) -> str:
+    """The sort of a term."""
+    assert isinstance(term, c.AnyTerm)
+    return c.REAL if isinstance(term, c.Number) else term.sort
+
+
+def evaluate_term(term: c.Term, tables: Tables) -> Value:
+    """The entity numbers (or numbers) of a term, with its free axes."""
+
+    def visit(node: c.AnyTerm, below: list[Value]) -> Value:
+        return term_value(node, below, tables)
+
+    return fold(term, visit)
+
+
+def term_value(node: c.AnyTerm, below: list[Value], tables: Tables) -> Value:
+    """The same of a term whose arguments have their values."""
+    device = tables.lengths.device
+    match node:
+        case c.Variable(axis, _, column):
+            if column is None:
+                numbers = torch.arange(tables.whole(axis), device=device)
+            else:
+                assert axis.relation is not None
+                numbers = tables.relation(axis.relation)[:, column].to(device)
+            if axis in tables.cuts:
+                numbers = numbers[slice(*tables.cuts[axis])]
+            return Value((axis,), numbers.reshape(1, -1, 1))
+        case c.Constant():
+            return Value((), torch.tensor(tables.constant(node), device=device).reshape(1, 1))
+        case c.Number(value):
+            return Value((), torch.full((1, 1), value, dtype=torch.float64, device=device))
+        case c.Apply(name):
+            return gather(tables.function(name), below)
+        case _:
+            assert_never(node)
 
 
 def gather(table: Tensor, args: Sequence[Value]) -> Value:
@@ -244,5 +293,4 @@ def gather(table: Tensor, args: Sequence[Value]) -> Value:
     rank = len(axes) + 2
     batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (rank - 1))
     times = torch.arange(table.shape[-1], device=table.device)
-    found = table[(batch, *(n.to(table.device) for n in numbers), times)]
-    return Value(axes, found)
+    return Value(axes, table[(batch, *(n.to(table.device) for n in numbers), times)])

@@ -11,19 +11,14 @@ from torch import Tensor
 
 from fotltn.logic.core import Window
 from fotltn.semantics.operators import Operators
-
-
-def present(lengths: Tensor, times: Tensor, dims: int) -> Tensor:
-    """Which times lie inside each trace, as a mask with `dims` dimensions."""
-    inside = (times >= 0) & (times < lengths.unsqueeze(-1))
-    return inside.reshape(lengths.shape[0], *[1] * (dims - 2), times.shape[0])
+from fotltn.semantics.tables import within
 
 
 def shift(u: Tensor, steps: int, past: bool, outside: float, lengths: Tensor) -> Tensor:
     """The value `steps` away, and `outside` beyond the ends of the trace."""
     times = torch.arange(u.shape[-1], device=u.device)
     there = times - steps if past else times + steps
-    inside = present(lengths, there, u.dim())
+    inside = within(lengths, there, u.dim())
     moved = u[..., there.clamp(0, u.shape[-1] - 1)]
     return torch.where(inside, moved, torch.full_like(moved, outside))
 
@@ -36,7 +31,7 @@ def aggregate(
     results = []
     for t in range(horizon):
         points = _points(t, window, past, horizon, u.device)
-        mask = present(lengths, points, u.dim())
+        mask = within(lengths, points, u.dim())
         results.append(ops.over_time(u[..., points], universal, mask))
     return torch.stack(results, dim=-1)
 
@@ -55,7 +50,7 @@ def until(
             before = left[..., k + 1 : t + 1] if past else left[..., t:k]
             candidates.append(ops.conjoin(right[..., k], ops.over_time(before, universal=True)))
         stacked = torch.stack(candidates, dim=-1) if candidates else right[..., :0]
-        results.append(ops.over_time(stacked, False, present(lengths, points, left.dim())))
+        results.append(ops.over_time(stacked, False, within(lengths, points, left.dim())))
     return torch.stack(results, dim=-1)
 
 

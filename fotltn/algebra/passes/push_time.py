@@ -9,6 +9,8 @@ mean[x t](a), a without time  ->  mean[x](a)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fotltn.algebra.expr import (
     Affine,
     At,
@@ -52,50 +54,38 @@ def _push(root: Expr, time: int) -> Expr:
         if (x, t) in results:
             stack.pop()
             continue
-        inner = _inner(x, t)
-        missing = [pair for pair in inner if pair not in results]
+        needed, rebuild = _pushed(x, t)
+        missing = [pair for pair in needed if pair not in results]
         if missing:
             stack.extend(missing)
             continue
-        results[x, t] = _rebuilt(x, t, [results[pair] for pair in inner])
+        results[x, t] = rebuild([results[pair] for pair in needed])
         stack.pop()
     return results[root, time]
 
 
-def _inner(x: Expr, t: int) -> list[tuple[Expr, int]]:
-    """The parts of `x`, and the times, that its value at `t` is made of."""
-    if not x.timed:
-        return []
+def _pushed(x: Expr, t: int) -> tuple[list[tuple[Expr, int]], Callable[[list[Expr]], Expr]]:
+    """The parts of `x`, and the times, that its value at `t` is made of; and how."""
     match x:
-        case Affine(y) | Power(y) | Root(y) | Reduce(_, _, False, y, None):
-            return [(y, t)]
-        case Reduce(_, _, False, y, _, True):
-            return [(y, t)]
-        case Product(parts) | Pointwise(_, parts):
-            return [(p, t) for p in parts]
-        case TimeShift(y, steps, True) if steps <= t:
-            return [(y, t - steps)]
-    return []
-
-
-def _rebuilt(x: Expr, t: int, parts: list[Expr]) -> Expr:
-    if not x.timed:
-        return x
-    match x:
-        case Affine(_, scale, offset):
-            return Affine(parts[0], scale, offset)
-        case Product():
-            return Product(tuple(parts))
-        case Power(_, p):
-            return Power(parts[0], p)
-        case Root(_, p):
-            return Root(parts[0], p)
-        case Pointwise(op):
-            return Pointwise(op, tuple(parts))
-        case Reduce(kind, over, False, _, guard, still) if guard is None or still:
-            return Reduce(kind, over, False, parts[0], guard, still)
+        case _ if not x.timed:
+            return [], lambda _: x
+        case Affine(y, scale, offset):
+            return [(y, t)], lambda parts: Affine(parts[0], scale, offset)
+        case Power(y, p):
+            return [(y, t)], lambda parts: Power(parts[0], p)
+        case Root(y, p):
+            return [(y, t)], lambda parts: Root(parts[0], p)
+        case Product(factors):
+            return [(y, t) for y in factors], lambda parts: Product(tuple(parts))
+        case Pointwise(op, args):
+            return [(y, t) for y in args], lambda parts: Pointwise(op, tuple(parts))
+        case Reduce(kind, over, False, y, guard, still) if guard is None or still:
+            return [(y, t)], lambda parts: Reduce(kind, over, False, parts[0], guard, still)
         case Scan(kind, y, Window(0, None), False) if t == 0:
-            return _rule(Reduce(kind, (), True, y))  # type: ignore[return-value]
+            return [], lambda _: _rule(Reduce(kind, (), True, y))  # type: ignore[return-value]
+        case TimeShift(y, steps, True) if steps <= t:
+            return [(y, t - steps)], lambda parts: parts[0]
         case TimeShift(_, _, True, outside):
-            return parts[0] if parts else Scalar(outside)
-    return At(x, t)
+            return [], lambda _: Scalar(outside)
+        case _:
+            return [], lambda _: At(x, t)

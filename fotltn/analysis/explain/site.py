@@ -17,10 +17,9 @@ from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.pattern import BodyLeaf, Pattern, needed, pattern
 from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
-from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.tables import Tables, Value, evaluate_term
 from fotltn.tree import fold
 
 #: Places on the axes that are bound inside a body.
@@ -240,7 +239,7 @@ class Site:
 
     def _numbers(self, term: c.Term, inner: tuple[c.Axis, ...], first: int, last: int) -> Tensor:
         """The entities (or numbers) that a term is, with axes (`inner` …, time)."""
-        value = reference.evaluate_term(term, self._tables, self.cells.tables.dtype)
+        value = evaluate_term(term, self._tables)
         return self._here(value, inner, first, last)
 
     def _places(self, predicate: str, numbers: Sequence[Tensor]) -> Tensor:
