@@ -10,14 +10,13 @@ from torch import Tensor
 
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.data import checked_theory
-from fotltn.errors import BuildError, DataError, missing
-from fotltn.evaluation import Evaluator, over_traces
+from fotltn.errors import DataError, missing
+from fotltn.evaluation import Evaluator, as_formula, over_traces
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check_formula
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT, Semantics, semantics_of
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.formula import Formula
-from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import Axiom, Theory
 
 if TYPE_CHECKING:
@@ -55,10 +54,8 @@ def cells(
         core = check_formula(formula.formula, tables.signature).formula
         axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula)
         return cells_of(axiom, tables, meaning, threshold)
-    parsed = parse_formula(formula) if isinstance(formula, str) else formula
-    if not isinstance(parsed, Formula):
-        raise BuildError(f"expected a formula, its text or an axiom, not {parsed!r:.60}")
-    return cells_of(check_formula(parsed, tables.signature), tables, meaning, threshold)
+    checked = check_formula(as_formula(formula), tables.signature)
+    return cells_of(checked, tables, meaning, threshold)
 
 
 class CompiledTheory:

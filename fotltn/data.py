@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, DataWarning, did_you_mean, listing
+from fotltn.errors import DataError, DataWarning, did_you_mean, name_hint
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.frames import Source
 from fotltn.grounding.merge import Conflict
@@ -123,7 +123,7 @@ def tables(
     known = {**signature.predicates, **signature.functions, **signature.relations}
     for name in every:
         if name not in known:
-            hint = did_you_mean(name, known) or f"the theory declares {listing(known)}"
+            hint = name_hint(name, known, "the theory declares")
             raise DataError(f"a table is given for the unknown symbol '{name}'; {hint}")
     called = {sort: tuple(names) for sort, names in (entities or {}).items()}
     made = interpret(

@@ -37,9 +37,8 @@ from fotltn.tree import postorder
 class Program:
     """Named formulas as optimised expressions under one semantics."""
 
-    formulas: tuple[tuple[str, c.Formula], ...]
-    expressions: tuple[tuple[str, Expr], ...]
-    signature: Signature
+    formulas: Mapping[str, c.Formula]
+    expressions: Mapping[str, Expr]
     semantics: Semantics
     at: int | None = 0
 
@@ -51,12 +50,11 @@ class Program:
         Raises:
             LimitError: with the name of the formula, if there is no room for one.
         """
-        dense = {name: dense_cost(formula, sizes) for name, formula in self.formulas}
-        roots = dict(self.expressions)
-        if not within_rounding(
-            self.semantics, torch.float32 if sizes.width == 4 else torch.float64
-        ):
-            roots = {n: by_equations(f, self.at) for n, f in self.formulas}
+        dense = {name: dense_cost(formula, sizes) for name, formula in self.formulas.items()}
+        roots = self.expressions
+        dtype = torch.float32 if sizes.width == 4 else torch.float64
+        if not within_rounding(self.semantics, dtype):
+            roots = {n: by_equations(f, self.at) for n, f in self.formulas.items()}
         try:
             return build(roots, sizes, budget=budget, dense=dense)
         except LimitError:
@@ -79,23 +77,23 @@ class Program:
         self, tables: Tables, *, dtype: torch.dtype, budget: int = BUDGET
     ) -> Prepared | InBlocks:
         """Plan for data, in blocks of traces that are alike if that saves much padding."""
-        found = None
+        blocks = None
         if self.at == 0 and tables.batch > 1 and not tables.cuts:
-            costs = Costs(x for _, x in self.expressions)
-            found = layout(self._whole, costs, tables)
-        if found is None:
-            return self.prepare(tables, dtype=dtype, budget=budget)
-        return InBlocks(self, found, tables, dtype=dtype, budget=budget)
+            blocks = layout(list(self.formulas.values()), self.costs, tables)
+        if blocks is not None:
+            return InBlocks(self, blocks, tables, dtype=dtype, budget=budget)
+        return self.prepare(tables, dtype=dtype, budget=budget)
 
     @property
-    def _whole(self) -> list[c.Formula]:
-        return [formula for _, formula in self.formulas]
+    def costs(self) -> Costs:
+        """What the expressions cost, by sizes."""
+        return Costs(self.expressions.values())
 
     def unused(self, plan: Plan) -> dict[str, tuple[str, ...]]:
         """By formula, the predicates that do not matter to its value, as `a` in `a & false`."""
         roots = dict(plan.roots)
         unused = {}
-        for name, formula in self.formulas:
+        for name, formula in self.formulas.items():
             written = {n.predicate for n in postorder(formula) if isinstance(n, c.Atom)}
             read = {
                 n.predicate for n in postorder(roots[name]) if isinstance(n, TableLeaf | c.Atom)
@@ -106,13 +104,8 @@ class Program:
 
     def guards(self) -> frozenset[str]:
         """The predicates that decide, as guards, what is counted."""
-        found = [
-            n.guard.predicate
-            for _, formula in self.formulas
-            for n in postorder(formula)
-            if isinstance(n, c.Quantifier) and isinstance(n.guard, c.Atom)
-        ]
-        return frozenset(found)
+        quantifiers = [n for n in postorder(*self.formulas.values()) if isinstance(n, c.Quantifier)]
+        return frozenset(q.guard.predicate for q in quantifiers if isinstance(q.guard, c.Atom))
 
 
 @dataclass(slots=True, eq=False)
@@ -148,10 +141,10 @@ class Prepared:
     def _renew(self, tables: Tables) -> None:
         """Check that facts are where they were, and forget what came from other degrees."""
         changed = False
-        given = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
-        self.facts = self.facts or given
+        facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
+        self.facts = self.facts or facts
         for name, old in self.facts.items():
-            new = given.get(name)
+            new = facts.get(name)
             if new is None or not _same_places(new, old):
                 raise DataError(
                     f"the facts of '{name}' are not those that the plan was prepared for; pass a "
@@ -165,8 +158,8 @@ class Prepared:
             changed = True
             self.facts[name], self.versions[name] = new, version
         if changed:
-            for found in self.bound.values():
-                found.forget()
+            for leaf_facts in self.bound.values():
+                leaf_facts.forget()
 
 
 class InBlocks:
@@ -177,22 +170,16 @@ class InBlocks:
     """
 
     def __init__(
-        self,
-        program: Program,
-        found: Layout,
-        tables: Tables,
-        *,
-        dtype: torch.dtype,
-        budget: int = BUDGET,
+        self, program: Program, blocks: Layout, tables: Tables, *, dtype: torch.dtype, budget: int
     ) -> None:
         """Plan each block."""
         self.program, self.dtype, self.budget = program, dtype, budget
-        self._plan(found, tables)
+        self._plan(blocks, tables)
 
-    def _plan(self, found: Layout, tables: Tables) -> None:
-        self.layout, self.prepared = found, list[Prepared]()
+    def _plan(self, blocks: Layout, tables: Tables) -> None:
+        self.layout, self.prepared = blocks, list[Prepared]()
         left = self.budget
-        for part in found.models(tables):
+        for part in blocks.models(tables):
             self.prepared.append(self.program.prepare(part, dtype=self.dtype, budget=left))
             left -= self.prepared[-1].plan.peak
 
@@ -203,8 +190,8 @@ class InBlocks:
             DataError: a table of facts is none that was prepared for.
         """
         if not self.layout.fits(tables):
-            costs = Costs(x for _, x in self.program.expressions)
-            self._plan(Layout(self.program._whole, costs, tables), tables)
+            formulas = list(self.program.formulas.values())
+            self._plan(Layout(formulas, self.program.costs, tables), tables)
         models = self.layout.models(tables)
         return self.layout.joined(
             [run(part) for run, part in zip(self.prepared, models, strict=True)]
@@ -226,10 +213,10 @@ class Compiled:
 
     def __call__(self, tables: Tables) -> dict[str, Value]:
         """The value of each formula; all but the dense tables is as when it was compiled."""
-        found = self.function(*(tables.predicates[name] for name in self.names))
+        tensors = self.function(*(tables.predicates[name] for name in self.names))
         return {
             name: Value(axes, tensor)
-            for (name, axes), tensor in zip(self.axes.items(), found, strict=True)
+            for (name, axes), tensor in zip(self.axes.items(), tensors, strict=True)
         }
 
 
@@ -281,13 +268,8 @@ def compile_formulas(
     """
     if semantics.boolean:
         raise SemanticsError(f"the engine computes degrees, not the truth of '{semantics.name}'")
-    expressions = share(
-        {
-            name: optimize(lower(formula, signature, semantics, at=at))
-            for name, formula in formulas.items()
-        }
-    )
-    return Program(tuple(formulas.items()), tuple(expressions.items()), signature, semantics, at)
+    expressions = {n: optimize(lower(f, signature, semantics, at=at)) for n, f in formulas.items()}
+    return Program(dict(formulas), share(expressions), semantics, at)
 
 
 def with_gradients(value: Value, predicates: Iterable[str], tables: Tables) -> Value:

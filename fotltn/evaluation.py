@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -100,6 +100,15 @@ def evaluate(
     return present(value, checked.free, tables, at=when, batched=not tables.single).clone()
 
 
+def as_formula(formula: str | Formula | Axiom) -> Formula:
+    """A formula, from its text or an axiom if need be."""
+    parsed = parse_formula(formula) if isinstance(formula, str) else formula
+    parsed = parsed.formula if isinstance(parsed, Axiom) else parsed
+    if not isinstance(parsed, Formula):
+        raise BuildError(f"expected a formula, its text or an axiom, not {parsed!r:.60}")
+    return parsed
+
+
 _OLD = ("theory", "lengths", "functions", "relations", "constants", "features", "horizon")
 
 
@@ -107,10 +116,7 @@ def _on(
     formula: str | Formula | Axiom, data: Tables | Mapping[str, Any], old: Mapping[str, Any]
 ) -> tuple[CheckedFormula, Tables]:
     """A formula that is checked against data, and the data as tables."""
-    parsed = parse_formula(formula) if isinstance(formula, str) else formula
-    parsed = parsed.formula if isinstance(parsed, Axiom) else parsed
-    if not isinstance(parsed, Formula):
-        raise BuildError(f"expected a formula, its text or an axiom, not {parsed!r:.60}")
+    parsed = as_formula(formula)
     if unknown := [name for name in old if name not in _OLD]:
         raise TypeError(f"evaluate() got an unexpected keyword argument '{unknown[0]}'")
     if old:
@@ -179,13 +185,8 @@ def evaluate_all(
     except LimitError:
         if len(formulas) == 1:
             raise
-        return {
-            name: evaluate_all(
-                {name: formula}, tables, semantics, at=at, threshold=threshold, log=log,
-                budget=budget, engine=engine,
-            )[name]
-            for name, formula in formulas.items()
-        }  # fmt: skip
+        alone = [replace(evaluator, formulas={n: f}) for n, f in formulas.items()]
+        values = {n: v for one in alone for n, v in one(tables, None).items()}
     if semantics.boolean or log == semantics.log_space:
         return values
     return {
@@ -245,7 +246,7 @@ class Evaluator:
             return self._by_equations(tables)
         ready = None if key is None else self._ready.get(key)
         if ready is None or not ready.fits(tables):
-            ready = _Ready(self._prepare(tables), _fixed(tables))
+            ready = _Ready(self._prepare(tables), *_fixed(tables))
             if key is not None:
                 self._ready[key] = ready
         return ready.run(tables)
@@ -313,27 +314,24 @@ class _Ready:
     """A plan, and what must be as it was when the plan was made."""
 
     run: Prepared | InBlocks | Compiled
-    fixed: _Fixed
-
-    def fits(self, tables: Tables) -> bool:
-        """Whether only the degrees of dense tables differ."""
-        ours, theirs = self.fixed, _fixed(tables)
-        return ours.plain == theirs.plain and all(
-            a is b for a, b in zip(ours.objects, theirs.objects, strict=True)
-        )
-
-
-class _Fixed(NamedTuple):
     plain: tuple[object, ...]  # compared by value
     objects: tuple[object, ...]  # compared by identity
 
+    def fits(self, tables: Tables) -> bool:
+        """Whether only the degrees of dense tables differ."""
+        plain, objects = _fixed(tables)
+        return self.plain == plain and all(
+            a is b for a, b in zip(self.objects, objects, strict=True)
+        )
 
-def _fixed(tables: Tables) -> _Fixed:
+
+def _fixed(tables: Tables) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """What a plan depends on: things to compare by value, and things to compare by identity."""
     dense = {n: t.shape for n, t in tables.predicates.items() if isinstance(t, Tensor)}
     facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
     functions = {n: t.shape for n, t in tables.functions.items()}
     sizes = (dict(tables.sizes), [*tables.cuts])
-    return _Fixed(
+    return (
         (tables.dtype, tables.horizon, *sizes, dense, functions, [*facts, *tables.relations]),
         (tables.lengths, *facts.values(), *tables.relations.values()),
     )
@@ -345,7 +343,7 @@ def axiom_values(
     """The degree of each closed formula at the first point of all traces, differentiable."""
     values = evaluate_all(formulas, tables, semantics, at=0)
     return {
-        name: over_traces(_every_trace(value.tensor, tables)[..., 0].to(tables.dtype), semantics)
+        name: over_traces(value.tensor[..., 0].expand(tables.batch).to(tables.dtype), semantics)
         for name, value in values.items()
     }
 
@@ -360,27 +358,25 @@ def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
     return operators(plain).quantify(values, True, [0])
 
 
-def _every_trace(u: Tensor, tables: Tables) -> Tensor:
-    return u.expand(tables.batch, *u.shape[1:])
-
-
 def compile_for(
     formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics, at: int | None
 ) -> Program:
     """Formulas compiled for tables; programs are kept, and serve other tables of the same kind."""
     signature = as_given(formulas, tables)
-    static = (tuple(signature.predicates.values()), tuple(signature.functions.values()))
-    return _program(tuple(formulas.items()), static, semantics, at)
+    predicates = tuple(signature.predicates.values())
+    return _program(
+        tuple(formulas.items()), predicates, tuple(signature.functions.values()), semantics, at
+    )
 
 
 @lru_cache(maxsize=64)
 def _program(
     formulas: tuple[tuple[str, c.Formula], ...],
-    static: tuple[tuple[PredicateDecl, ...], tuple[FunctionDecl, ...]],
+    predicates: tuple[PredicateDecl, ...],
+    functions: tuple[FunctionDecl, ...],
     semantics: Semantics,
     at: int | None,
 ) -> Program:
-    predicates, functions = static
     signature = Signature(
         predicates={decl.name: decl for decl in predicates},
         functions={decl.name: decl for decl in functions},

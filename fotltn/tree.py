@@ -137,6 +137,18 @@ def events(root: Node) -> Iterator[tuple[bool, Any]]:
             stack.extend((True, child) for child in reversed(children(node)))
 
 
+def descend(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
+    """Each distinct node once, parents first, going down only to what `below` says."""
+    seen: dict[N, None] = {}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            stack.extend(below(node))
+    return list(seen)
+
+
 def depth(root: Node) -> int:
     """The number of nodes on the longest path down."""
     return fold(root, lambda _, below: 1 + max(below, default=0))

@@ -20,8 +20,8 @@ def where(mask: Any) -> Ints:
     """The numbers of the rows at which a column of truth values is true."""
     filled = pc.fill_null(mask, False)
     flags = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
-    found: Ints = np.flatnonzero(flags.to_numpy(zero_copy_only=False))
-    return found
+    rows: Ints = np.flatnonzero(flags.to_numpy(zero_copy_only=False))
+    return rows
 
 
 def numbers(column: pa.ChunkedArray, *, words: bool = True) -> Floats:
@@ -32,20 +32,19 @@ def numbers(column: pa.ChunkedArray, *, words: bool = True) -> Floats:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     try:
-        whole = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy())
+        values = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy())
     except pa.ArrowInvalid:
         cells = [(np.nan if t is None else _number(t, words)) for t in column.to_pylist()]
         return np.asarray([np.inf if c is None else c for c in cells], dtype=np.float64)
-    written = ~pc.is_null(column).to_numpy()
-    whole[written & np.isnan(whole)] = np.inf
-    return whole
+    values[pc.is_valid(column).to_numpy() & np.isnan(values)] = np.inf
+    return values
 
 
 def times(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     """Cells as points in time, and which of them are none."""
-    found = numbers(column, words=False)
-    wrong = ~((found >= 0) & (found < 2**31) & (found == np.floor(found)))
-    return np.where(wrong, 0, found).astype(np.int64), wrong
+    values = numbers(column, words=False)
+    wrong = ~((values >= 0) & (values < 2**31) & (values == np.floor(values)))
+    return np.where(wrong, 0, values).astype(np.int64), wrong
 
 
 def _number(text: str, words: bool) -> float | None:

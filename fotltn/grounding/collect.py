@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -34,6 +34,14 @@ class Rows:
     def take(self, index: Ints) -> Rows:
         """The rows of some numbers, in their order."""
         return Rows(self.trace[index], self.args[index], self.time[index], self.value[index])
+
+    def in_every_trace(self, traces: int) -> tuple[Rows, Ints]:
+        """Rows that name no trace once for each, and for each row its number here."""
+        every = self.trace == EVERY
+        index = np.repeat(np.arange(len(every)), np.where(every, traces, 1))
+        trace = self.trace[index]
+        trace[trace == EVERY] = np.tile(np.arange(traces), int(every.sum()))
+        return replace(self.take(index), trace=trace), index
 
 
 class SymbolKind(StrEnum):
@@ -91,13 +99,15 @@ class NameNumbers:
 
     numbers: dict[str, int] = field(default_factory=dict)
 
+    def number(self, name: str) -> int:
+        """The number of a name, which may be new."""
+        return self.numbers.setdefault(name, len(self.numbers))
+
     def encode(self, column: pa.ChunkedArray) -> Ints:
         """The numbers of a column of names."""
         encoded = column.combine_chunks().dictionary_encode()
-        known = [
-            self.numbers.setdefault(n, len(self.numbers)) for n in encoded.dictionary.to_pylist()
-        ]
-        table = np.asarray(known, dtype=np.int64)
+        known = map(self.number, encoded.dictionary.to_pylist())
+        table = np.fromiter(known, dtype=np.int64)
         picked: Ints = table[encoded.indices.to_numpy(zero_copy_only=False)]
         return picked
 

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable, sparse_table
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Tables, within
 
 #: The most cells that one table may have; beyond it, dense evaluation is not the right tool.
 MAX_CELLS = 2**28
@@ -50,11 +50,11 @@ def interpretation(
         if sparse and _few(rows, shape):
             predicates[name] = _sparse(rows, shape, dtype)
         else:
-            predicates[name] = _table(name, rows, shape, 0.0, dtype)
+            predicates[name] = _dense(name, rows, shape, 0.0, dtype)
     functions = {}
     for name, fun in signature.functions.items():
         shape = (traces, *(sizes[s] for s in fun.sorts), 1 if fun.static else horizon)
-        table = _table(name, facts.rows.get(name), shape, float("nan"), torch.float64)
+        table = _dense(name, facts.rows.get(name), shape, math.nan, torch.float64)
         _total(name, table, fun.sorts, facts)
         functions[name] = table.to(dtype) if fun.result == REAL else table.long()
     relations = {}
@@ -77,8 +77,7 @@ def presence(facts: Facts, sort: str) -> Tensor:
     """
     sizes = facts.sizes()
     if sort not in sizes:
-        hint = did_you_mean(sort, sizes) or f"there are {listing(sizes)}"
-        raise DataError(f"unknown sort '{sort}'; {hint}")
+        raise DataError(f"unknown sort '{sort}'; {name_hint(sort, sizes)}")
     counts = [len(names) for names in facts.local.get(sort, ())]
     if sort not in facts.local:
         counts = [sizes[sort]] * len(facts.traces)
@@ -90,36 +89,46 @@ def present(facts: Facts, sort: str) -> Tensor:
 
     That is inside the trace, where predicates say so if there are any.
     """
-    horizon = max(facts.lengths)
-    inside = torch.arange(horizon) < torch.tensor(facts.lengths).unsqueeze(-1)
-    there = presence(facts, sort).unsqueeze(-1) & inside.unsqueeze(1)
+    inside = within(torch.tensor(facts.lengths), torch.arange(max(facts.lengths)), 3)
+    there = presence(facts, sort).unsqueeze(-1) & inside
     names = facts.present.get(sort, ())
     if not names:
         return there
     stated = torch.zeros_like(there)
     for rows in (facts.rows[name] for name in names if name in facts.rows):
-        kept = rows.take(np.flatnonzero(rows.value > 0))
-        where = [torch.from_numpy(i) for i in (kept.trace, kept.args[:, 0])]
-        static = torch.from_numpy(kept.time < 0)
-        stated[where[0][static], where[1][static]] = True
-        times = torch.from_numpy(kept.time)[~static]
-        stated[where[0][~static], where[1][~static], times] = True
+        true = rows.take(np.flatnonzero(rows.value > 0))
+        columns = (true.trace, true.args[:, 0], true.time)
+        trace, entity, time = map(torch.from_numpy, columns)
+        moving = time >= 0
+        stated[trace[~moving], entity[~moving]] = True
+        stated[trace[moving], entity[moving], time[moving]] = True
     return there & stated
 
 
-def _table(
-    name: str, rows: Rows | None, shape: tuple[int, ...], default: float, dtype: torch.dtype
-) -> Tensor:
-    cells = int(np.prod(shape, dtype=np.float64))
+def check_cells(what: str, shape: tuple[int, ...]) -> None:
+    """Refuse a table that would be too large."""
+    cells = math.prod(shape)
     if cells > MAX_CELLS:
         raise DataError(
-            f"a dense table of '{name}' would have {cells:,} cells "
-            f"({' × '.join(map(str, shape))}); at most {MAX_CELLS:,} are made"
+            f"{what} would have {cells:,} cells ({' × '.join(map(str, shape))}); at most "
+            f"{MAX_CELLS:,} are made"
         )
+
+
+def fill(rows: Rows, shape: tuple[int, ...], default: float, dtype: torch.dtype) -> Tensor:
+    """A table with axes (trace, arguments …, time) that has the values of rows."""
     table = torch.full(shape, default, dtype=dtype)
-    if rows is not None:
-        table[tuple(_index(rows))] = torch.from_numpy(rows.value).to(dtype)
+    table[tuple(_index(rows))] = torch.from_numpy(rows.value).to(dtype)
     return table
+
+
+def _dense(
+    name: str, rows: Rows | None, shape: tuple[int, ...], default: float, dtype: torch.dtype
+) -> Tensor:
+    check_cells(f"a dense table of '{name}'", shape)
+    if rows is None:
+        return torch.full(shape, default, dtype=dtype)
+    return fill(rows, shape, default, dtype)
 
 
 def _few(rows: Rows | None, shape: tuple[int, ...]) -> bool:
@@ -144,9 +153,8 @@ def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> No
     """A function has a result wherever its arguments are present in its trace; else it is 0."""
     missing = table.isnan()
     if table.shape[-1] > 1:
-        times = torch.arange(table.shape[-1])
-        inside = times < torch.tensor(facts.lengths).unsqueeze(-1)
-        missing = missing & inside.reshape(len(facts.lengths), *[1] * len(sorts), -1)
+        lengths = torch.tensor(facts.lengths)
+        missing &= within(lengths, torch.arange(table.shape[-1]), table.dim())
     for place, sort in enumerate(sorts):
         if sort in facts.local or sort in facts.present:
             there = present(facts, sort)
@@ -156,8 +164,8 @@ def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> No
             missing = missing & there.reshape(shape)
     if bool(missing.any()):
         trace, *args, time = missing.nonzero()[0].tolist()
-        given = ", ".join(str(facts.name(s, trace, i)) for s, i in zip(sorts, args, strict=True))
+        names = ", ".join(str(facts.name(s, trace, i)) for s, i in zip(sorts, args, strict=True))
         when = f" at time {time}" if table.shape[-1] > 1 else ""
         where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
-        raise DataError(f"the function '{name}' has no value for ({given}){when}{where}")
+        raise DataError(f"the function '{name}' has no value for ({names}){when}{where}")
     table.nan_to_num_(nan=0.0)

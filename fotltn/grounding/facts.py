@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, name_hint
 from fotltn.grounding.collect import Collector, SymbolKind
 from fotltn.grounding.collect import Rows as Rows
 from fotltn.grounding.frames import Source, read_sources
@@ -100,25 +100,25 @@ def assemble(
     _check_options(collector.signature, local, on_conflict)
     for constant in collector.signature.constants.values():
         if constant.sort in collector.entities:
-            numbers = collector.entities[constant.sort].numbers
-            numbers.setdefault(constant.name, len(numbers))
+            collector.entities[constant.sort].number(constant.name)
     if not collector.traces.numbers:
-        collector.traces.numbers[""] = 0
+        collector.traces.number("")
     rows: dict[str, Rows] = {}
     tally = Tally()
-    for key, parts in collector.parts.items():
-        whole = [spread(collector, collector.symbols[key], part, local) for part in parts]
-        rows[key] = unique(collector, key, whole, on_conflict, tally)
+    for key, sources in collector.parts.items():
+        symbol = collector.symbols[key]
+        in_traces = [spread(collector, symbol, source, local) for source in sources]
+        rows[key] = unique(collector, key, in_traces, on_conflict, tally)
     ends = lengths(collector, horizon)
     if collector.count:
         raise DataError(*collector.shown())
-    own = {}
+    by_trace = {}
     for sort in local:
-        rows, own[sort] = localise(collector, rows, sort)
+        rows, by_trace[sort] = localise(collector, rows, sort)
     kinds = {key: collector.symbols[key].kind for key in rows}
     facts = Facts(
         tuple(collector.traces.numbers),
-        {s: tuple(n.numbers) for s, n in collector.entities.items() if s not in own},
+        {s: tuple(n.numbers) for s, n in collector.entities.items() if s not in by_trace},
         {
             k: r
             for k, r in rows.items()
@@ -126,19 +126,18 @@ def assemble(
         },
         ends,
         tally.warnings(on_conflict),
-        own,
+        by_trace,
     )
     return facts, {k: r for k, r in rows.items() if kinds[k] == SymbolKind.FEATURE}
 
 
 def _check_options(signature: Signature, local: Sequence[str], on_conflict: str) -> None:
     if on_conflict not in get_args(Conflict):
-        hint = did_you_mean(on_conflict, get_args(Conflict))
-        known = f"there are {listing(get_args(Conflict))}"
-        raise DataError(f"unknown outcome '{on_conflict}' of contradictions; {hint or known}")
+        hint = name_hint(on_conflict, get_args(Conflict))
+        raise DataError(f"unknown outcome '{on_conflict}' of contradictions; {hint}")
     for sort in local:
         if sort not in signature.sorts:
-            hint = did_you_mean(sort, signature.sorts) or f"declared: {listing(signature.sorts)}"
+            hint = name_hint(sort, signature.sorts, "declared:")
             raise DataError(f"unknown sort '{sort}' among those local to a trace; {hint}")
     for constant in signature.constants.values():
         if constant.sort in local:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, Diagnostic
 from fotltn.grounding.collect import Rows, Symbol
-from fotltn.grounding.dense import MAX_CELLS, present
+from fotltn.grounding.dense import check_cells, fill, present
 from fotltn.grounding.facts import Facts
 
 
@@ -52,42 +52,35 @@ def features(
     grouped: dict[str, list[str]] = {}
     for key in rows:
         grouped.setdefault(symbols[key].sorts[0], []).append(key)
-    found = {}
+    by_sort = {}
     for sort, keys in grouped.items():
         horizon = 1 if all(symbols[key].static for key in keys) else max(facts.lengths)
         words = [symbols[key].categories for key in keys]
         width = sum(1 if w is None else len(w) for w in words)
         shape = (len(facts.traces), facts.sizes()[sort], horizon, width)
-        cells = int(np.prod(shape, dtype=np.float64))
-        if cells > MAX_CELLS:
-            raise DataError(
-                f"the features of '{sort}' would have {cells:,} cells "
-                f"({' × '.join(map(str, shape))}); at most {MAX_CELLS:,} are made"
-            )
+        check_cells(f"the features of '{sort}'", shape)
         there = present(facts, sort)
         names: list[str] = []
         columns = []
         for key in keys:
             symbol = symbols[key]
             table = _column(rows[key], symbol, facts, there)
-            names += (
-                [symbol.name]
-                if symbol.categories is None
-                else [f"{symbol.name}={word}" for word in symbol.categories]
-            )
-            columns.append(_encoded(table, symbol).expand(*shape[:3], -1))
-        found[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype))
-    return found
+            if symbol.categories is None:
+                names.append(symbol.name)
+                column = table.nan_to_num(nan=0.0).unsqueeze(-1)
+            else:
+                names += [f"{symbol.name}={word}" for word in symbol.categories]
+                numbers = torch.arange(len(symbol.categories))
+                column = (table.unsqueeze(-1) == numbers).to(table.dtype)
+            columns.append(column.expand(*shape[:3], -1))
+        by_sort[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype))
+    return by_sort
 
 
 def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> Tensor:
     """One feature with axes (trace, entity, time or 1); NaN where it has no value."""
     needed = there.any(dim=-1, keepdim=True) if symbol.static else there
-    table = torch.full(needed.shape, float("nan"), dtype=torch.float64)
-    index = (rows.trace, rows.args[:, 0], np.maximum(rows.time, 0))
-    table[tuple(torch.from_numpy(np.ascontiguousarray(i)) for i in index)] = torch.from_numpy(
-        rows.value
-    )
+    table = fill(rows, tuple(needed.shape), math.nan, torch.float64)
     missing = (needed & table.isnan()).nonzero()
     if len(missing):
         trace, entity, time = missing[0].tolist()
@@ -102,10 +95,3 @@ def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> Tensor:
             )
         )
     return table
-
-
-def _encoded(table: Tensor, symbol: Symbol) -> Tensor:
-    """A feature, or one for each category, on a last axis."""
-    if symbol.categories is None:
-        return table.nan_to_num(nan=0.0).unsqueeze(-1)
-    return (table.unsqueeze(-1) == torch.arange(len(symbol.categories))).to(table.dtype)

@@ -59,8 +59,8 @@ def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
             f"cannot read facts from a value of type '{type(source).__name__}'; expected the name "
             "of a file, a data frame with '__arrow_c_stream__', or a mapping of columns"
         )
-    kept = [i for i, column in enumerate(table.column_names) if not _INDEX.fullmatch(column)]
-    return TablePlace(name, "frame"), table.select(kept)
+    columns = [i for i, column in enumerate(table.column_names) if not _INDEX.fullmatch(column)]
+    return TablePlace(name, "frame"), table.select(columns)
 
 
 def _from_columns(columns: Mapping[Any, Any], name: str) -> pa.Table:
@@ -78,10 +78,8 @@ def _column(column: Any, cells: Any, name: str) -> pa.Array:
     if hasattr(cells, "tolist"):
         cells = cells.tolist()
     if not isinstance(cells, Sequence) or isinstance(cells, str | bytes):
-        found = type(cells).__name__
-        raise DataError(
-            f"cannot read {name}: column '{column}' must be a list, not of type {found}"
-        )
+        kind = type(cells).__name__
+        raise DataError(f"cannot read {name}: column '{column}' must be a list, not of type {kind}")
     try:
         return pa.array(cells)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, listing, name_hint
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.read import as_text
@@ -39,27 +39,29 @@ def read_groups(
     ((place, raw),) = read_sources([source])
     for name in (trace, column):
         if name not in raw.column_names:
-            hint = did_you_mean(name, raw.column_names) or f"there are {listing(raw.column_names)}"
-            raise DataError(f"{place.name}: no column '{name}'; {hint}")
+            raise DataError(
+                f"{place.name}: no column '{name}'; {name_hint(name, raw.column_names)}"
+            )
     table = as_text(place, raw.select([trace, column]))
-    found: dict[str, str | None] = {}
+    word_of: dict[str, str | None] = {}
     pairs = zip(table.column(trace).to_pylist(), table.column(column).to_pylist(), strict=True)
     for row, (name, word) in enumerate(pairs):
-        if name is not None and found.setdefault(name, word) != word:
+        if name is not None and word_of.setdefault(name, word) != word:
+            before = word_of[name]
             raise DataError(
-                f"{place.at(row)}: the trace '{name}' is '{word}' here, and '{found[name]}' before"
+                f"{place.at(row)}: the trace '{name}' is '{word}' here, and '{before}' before"
             )
-    missing = [name for name in traces if name not in found]
+    missing = [name for name in traces if name not in word_of]
     if missing:
         raise DataError(f"{place.name}: no row says what {listing(missing)} is for")
-    known = sorted({word for word in found.values() if word is not None})
-    for word in (w for own in words.values() for w in own):
+    known = sorted({word for word in word_of.values() if word is not None})
+    for word in (w for group in words.values() for w in group):
         if word not in known:
-            hint = did_you_mean(word, known) or f"there are {listing(known)}"
+            hint = name_hint(word, known)
             raise DataError(f"{place.name}, column '{column}': nothing is '{word}'; {hint}")
     return {
-        group: tuple(i for i, name in enumerate(traces) if found[name] in own)
-        for group, own in words.items()
+        group: tuple(i for i, name in enumerate(traces) if word_of[name] in meaning)
+        for group, meaning in words.items()
     }
 
 

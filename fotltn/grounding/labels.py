@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.grounding.collect import EVERY, Rows
+from fotltn.errors import DataError, name_hint
 from fotltn.grounding.facts import Facts
 from fotltn.logic.signature import Signature
 
@@ -62,11 +61,11 @@ class Labels:
                     f"not {mask.dtype} of shape {tuple(mask.shape)}"
                 )
         none = {n: torch.zeros_like(t, dtype=torch.bool) for n, t in self.truth.items()}
-        kept = none | dict(masks)
+        chosen = none | dict(masks)
         return replace(
             self,
-            index={n: index[:, kept[n]] for n, index in self.index.items()},
-            truth={n: truth[kept[n]] for n, truth in self.truth.items()},
+            index={n: index[:, chosen[n]] for n, index in self.index.items()},
+            truth={n: truth[chosen[n]] for n, truth in self.truth.items()},
         )
 
 
@@ -91,10 +90,10 @@ def labels(
             index[name] = torch.zeros(len(decl.sorts) + 2, 0, dtype=torch.int64)
             truth[name] = torch.zeros(0, dtype=dtype)
             continue
-        whole = _in_every_trace(rows, len(facts.traces))
-        cells = np.vstack([whole.trace, *whole.args.T, np.maximum(whole.time, 0)])
+        rows, _ = rows.in_every_trace(len(facts.traces))
+        cells = np.vstack([rows.trace, *rows.args.T, np.maximum(rows.time, 0)])
         index[name] = torch.from_numpy(cells.astype(np.int64))
-        truth[name] = torch.tensor(whole.value, dtype=dtype)
+        truth[name] = torch.tensor(rows.value, dtype=dtype)
     return Labels(index, truth, sorts, frozenset(facts.local))
 
 
@@ -108,34 +107,19 @@ def concat(*parts: Labels) -> Labels:
         raise DataError("labels with different local sorts cannot be put together")
     sorts: dict[str, tuple[str, ...]] = {}
     for part in parts:
-        for name, own in part.sorts.items():
-            if sorts.setdefault(name, own) != own:
+        for name, arguments in part.sorts.items():
+            if sorts.setdefault(name, arguments) != arguments:
                 raise DataError(f"labels of '{name}' have arguments of different sorts")
 
     def joined(pick: Callable[[Labels], dict[str, Tensor]]) -> dict[str, Tensor]:
-        found: dict[str, list[Tensor]] = {}
-        for part in parts:
-            for name, tensor in pick(part).items():
-                found.setdefault(name, []).append(tensor)
-        return {name: torch.cat(tensors, dim=-1) for name, tensors in found.items()}
+        names = dict.fromkeys(name for part in parts for name in pick(part))
+        return {n: torch.cat([pick(p)[n] for p in parts if n in pick(p)], dim=-1) for n in names}
 
     local = parts[0].local if parts else frozenset[str]()
     return Labels(joined(lambda p: p.index), joined(lambda p: p.truth), sorts, local)
 
 
-def _in_every_trace(rows: Rows, traces: int) -> Rows:
-    """Facts that name no trace, once for each."""
-    every = rows.trace == EVERY
-    if not every.any():
-        return rows
-    index = np.repeat(np.arange(len(every)), np.where(every, traces, 1))
-    trace = rows.trace[index]
-    trace[trace == EVERY] = np.tile(np.arange(traces), int(every.sum()))
-    return replace(rows.take(index), trace=trace)
-
-
 def _known(name: str, predicates: Iterable[str]) -> str:
     if name not in (known := list(predicates)):
-        hint = did_you_mean(name, known) or f"there are {listing(known)}"
-        raise DataError(f"no predicate '{name}' to label; {hint}")
+        raise DataError(f"no predicate '{name}' to label; {name_hint(name, known)}")
     return name

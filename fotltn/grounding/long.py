@@ -7,13 +7,14 @@ result in `value`; a relation's row is one of its tuples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fotltn.errors import did_you_mean, listing
+from fotltn.errors import did_you_mean, listing, name_hint
 from fotltn.grounding.cells import A_TIME, Floats, Ints, numbers, times, where
 from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.read import TablePlace, as_text
@@ -26,28 +27,28 @@ def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None
     """Collect the facts of a long table."""
     collector.begin(place)
     table = as_text(place, raw)
-    arguments = _columns(collector, place, table)
+    arguments = _argument_columns(collector, place, table)
     if arguments is None:
         return
     names = table.column("predicate")
     for row in where(pc.is_null(names)):
-        if all(not table.column(c)[int(row)].is_valid for c in table.column_names):
-            continue  # an empty line
-        collector.complain(place, int(row), "the predicate is missing")
+        if any(table.column(c)[int(row)].is_valid for c in table.column_names):  # no empty line
+            collector.complain(place, int(row), "the predicate is missing")
     known = collector.symbols
     for name in pc.unique(names).drop_null().to_pylist():
         rows = where(pc.equal(names, name))
         if name not in known:
-            hint = did_you_mean(name, known) or f"declared: {listing(known)}"
+            hint = name_hint(name, known, "declared:")
             many = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
             collector.complain(place, int(rows[0]), f"unknown predicate '{name}'{many}", hint)
             continue
-        part = read_symbol(collector, name, place, table.take(pa.array(rows)), rows, arguments)
-        if part is not None:
-            collector.add(name, part)
+        source = read_symbol(collector, name, place, table.take(pa.array(rows)), rows, arguments)
+        if source is not None:
+            collector.add(name, source)
 
 
-def _columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[str] | None:
+def _argument_columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[str] | None:
+    """The columns of arguments in order; None after complaints about columns."""
     names = table.column_names
     doubled = sorted({n for n in names if names.count(n) > 1})
     if doubled:
@@ -55,17 +56,16 @@ def _columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[s
         return None
     arguments = [n for n in names if n.startswith("arg") and n[3:].isdecimal()]
     strange = [n for n in names if n not in (*_COLUMNS, *arguments)]
+    expected = "facts have the columns predicate, arg1, arg2, …, time, truth"
     if "predicate" not in names:
-        hint = "facts have the columns predicate, arg1, arg2, …, time, truth"
-        collector.complain(place, None, f"no column 'predicate' (found {listing(names)})", hint)
+        message = f"no column 'predicate' (found {listing(names)})"
+        collector.complain(place, None, message, expected)
         return None
     for name in strange:
         near = did_you_mean(name, [*_COLUMNS, "arg1", "arg2"])
-        known = "facts have the columns predicate, arg1, arg2, …, time, truth, trace, value"
-        collector.complain(place, None, f"unknown column '{name}'", near or known)
-    if strange:
-        return None
-    return sorted(arguments, key=lambda n: int(n[3:]))
+        message = f"unknown column '{name}'"
+        collector.complain(place, None, message, near or f"{expected}, trace, value")
+    return None if strange else sorted(arguments, key=lambda n: int(n[3:]))
 
 
 def read_symbol(
@@ -86,36 +86,15 @@ def read_symbol(
         rows: their numbers at that place.
         arguments: the columns of the table that are arguments.
     """
-    symbol = collector.symbols[name]
+    reader = _SymbolReader(collector, collector.symbols[name], place, table, rows)
     before = collector.count
-    wanted = [f"arg{i + 1}" for i in range(len(symbol.sorts))]
-    for column in (c for c in arguments if c not in wanted):
-        for i in where(pc.is_valid(table.column(column))):
-            collector.complain(
-                place,
-                int(rows[i]),
-                f"'{name}' has no {column} (it takes {len(wanted)}), but there is "
-                f"'{table.column(column)[int(i)]}'",
-            )
-    args = []
-    for column, sort in zip(wanted, symbol.sorts, strict=True):
-        if column not in table.column_names:
-            message = f"'{name}' needs the column '{column}' ({sort})"
-            collector.complain(place, int(rows[0]), message)
-            continue
-        missing = where(pc.is_null(table.column(column)))
-        for i in missing:
-            collector.complain(place, int(rows[i]), f"'{name}' needs {column} (of sort {sort})")
-        if not len(missing):
-            args.append(collector.entities[sort].encode(table.column(column)))
-    time = _time(collector, symbol, place, table, rows)
-    value = _value(collector, symbol, place, table, rows)
+    args = reader.arguments(arguments)
+    time, value = reader.times(), reader.values()
     if collector.count > before:
         return None
     trace = read_traces(collector, table)
-    named = np.flatnonzero(trace != EVERY)
-    if symbol.kind == SymbolKind.RELATION and len(named):
-        collector.complain(place, int(rows[named[0]]), f"the relation '{name}' has no traces")
+    if reader.symbol.kind == SymbolKind.RELATION:
+        reader.complain(np.flatnonzero(trace != EVERY)[:1], f"the relation '{name}' has no traces")
     stacked = np.stack(args, axis=1) if args else np.zeros((len(rows), 0), dtype=np.int64)
     return SourceRows(Rows(trace, stacked, time, value), place, rows)
 
@@ -129,70 +108,98 @@ def read_traces(collector: Collector, table: pa.Table) -> Ints:
     return trace
 
 
-def _time(
-    collector: Collector, symbol: Symbol, place: TablePlace, table: pa.Table, rows: Ints
-) -> Ints:
-    nowhere = np.full(len(rows), -1, dtype=np.int64)
-    name = symbol.name
-    if "time" not in table.column_names:
-        if not symbol.static:
-            message = f"'{name}' changes over time and needs a time"
-            collector.complain(place, int(rows[0]), message)
-        return nowhere
-    column = table.column("time")
-    if symbol.static:
-        for i in where(pc.is_valid(column)):
+@dataclass(slots=True, eq=False)
+class _SymbolReader:
+    collector: Collector
+    symbol: Symbol
+    place: TablePlace
+    table: pa.Table
+    rows: Ints
+
+    def complain(
+        self, index: Iterable[int], message: str | Callable[[int], str], hint: str | None = None
+    ) -> None:
+        """Note an error at each of some rows of the table."""
+        for i in map(int, index):
+            text = message if isinstance(message, str) else message(i)
+            self.collector.complain(self.place, int(self.rows[i]), text, hint)
+
+    def stated(self, column: str) -> Ints:
+        """The rows in which a column has a cell."""
+        if column not in self.table.column_names:
+            return np.zeros(0, dtype=np.int64)
+        return where(pc.is_valid(self.table.column(column)))
+
+    def arguments(self, columns: Sequence[str]) -> list[Ints]:
+        name, sorts = self.symbol.name, self.symbol.sorts
+        wanted = [f"arg{i + 1}" for i in range(len(sorts))]
+        for column in (c for c in columns if c not in wanted):
+            for i in self.stated(column):
+                cell = self.table.column(column)[int(i)]
+                takes = f"(it takes {len(wanted)})"
+                self.complain([i], f"'{name}' has no {column} {takes}, but there is '{cell}'")
+        args = []
+        for column, sort in zip(wanted, sorts, strict=True):
+            if column not in self.table.column_names:
+                self.complain([0], f"'{name}' needs the column '{column}' ({sort})")
+                continue
+            missing = where(pc.is_null(self.table.column(column)))
+            self.complain(missing, f"'{name}' needs {column} (of sort {sort})")
+            if not len(missing):
+                args.append(self.collector.entities[sort].encode(self.table.column(column)))
+        return args
+
+    def times(self) -> Ints:
+        name, nowhere = self.symbol.name, np.full(len(self.rows), -1, dtype=np.int64)
+        if "time" not in self.table.column_names:
+            if not self.symbol.static:
+                self.complain([0], f"'{name}' changes over time and needs a time")
+            return nowhere
+        column = self.table.column("time")
+        if self.symbol.static:
             hint = {
-                SymbolKind.PREDICATE: f"leave it empty, or declare '{name}' without 'static'",
                 SymbolKind.FUNCTION: f"leave it empty, or declare '{name}' as 'temporal'",
                 SymbolKind.RELATION: "leave it empty: a relation is the same at all times",
-            }[symbol.kind]
-            collector.complain(
-                place, int(rows[i]), f"'{name}' is static, but has time {column[int(i)]}", hint
+            }.get(self.symbol.kind, f"leave it empty, or declare '{name}' without 'static'")
+            self.complain(
+                self.stated("time"), lambda i: f"'{name}' is static, but has time {column[i]}", hint
             )
-        return nowhere
-    found, wrong = times(column)
-    for i in np.flatnonzero(wrong):
-        cell = column[int(i)].as_py()
-        what = "has no time" if cell is None else f"has the time '{cell}'"
-        collector.complain(place, int(rows[i]), f"'{name}' {what}; expected {A_TIME}")
-    return found
+            return nowhere
+        points, wrong = times(column)
 
+        def message(i: int) -> str:
+            cell = column[i].as_py()
+            what = "has no time" if cell is None else f"has the time '{cell}'"
+            return f"'{name}' {what}; expected {A_TIME}"
 
-def _value(
-    collector: Collector, symbol: Symbol, place: TablePlace, table: pa.Table, rows: Ints
-) -> Floats:
-    name, kind = symbol.name, symbol.kind
-    function = kind == SymbolKind.FUNCTION
-    column = "value" if function else "truth"
-    other = "truth" if function else "value"
-    if other in table.column_names:
-        for i in where(pc.is_valid(table.column(other))):
-            collector.complain(place, int(rows[i]), f"'{name}' is a {kind} and takes no '{other}'")
-    if kind == SymbolKind.RELATION and column in table.column_names:
-        for i in where(pc.is_valid(table.column(column))):
-            collector.complain(place, int(rows[i]), f"'{name}' is a relation and takes no 'truth'")
-        return np.ones(len(rows), dtype=np.float64)
-    if column not in table.column_names:
+        self.complain(np.flatnonzero(wrong), message)
+        return points
+
+    def values(self) -> Floats:
+        name, kind = self.symbol.name, self.symbol.kind
+        function = kind == SymbolKind.FUNCTION
+        column, other = ("value", "truth") if function else ("truth", "value")
+        self.complain(self.stated(other), f"'{name}' is a {kind} and takes no '{other}'")
+        if kind == SymbolKind.RELATION:
+            self.complain(self.stated(column), f"'{name}' is a relation and takes no 'truth'")
+        elif column not in self.table.column_names and function:
+            self.complain([0], f"the function '{name}' needs the column 'value'")
+        if kind == SymbolKind.RELATION or column not in self.table.column_names:
+            return np.ones(len(self.rows), dtype=np.float64)
+        cells = self.table.column(column)
+        if self.symbol.result != REAL:
+            sort = self.symbol.result
+            self.complain(where(pc.is_null(cells)), f"'{name}' has no value (of sort {sort})")
+            filled = pc.fill_null(cells, "")
+            return self.collector.entities[sort].encode(filled).astype(np.float64)
+        values = numbers(cells, words=not function)
         if function:
-            message = f"the function '{name}' needs the column 'value'"
-            collector.complain(place, int(rows[0]), message)
-        return np.ones(len(rows), dtype=np.float64)
-    cells = table.column(column)
-    if symbol.result != REAL:
-        for i in where(pc.is_null(cells)):
-            message = f"'{name}' has no value (of sort {symbol.result})"
-            collector.complain(place, int(rows[i]), message)
-        filled = pc.fill_null(cells, "")
-        return collector.entities[symbol.result].encode(filled).astype(np.float64)
-    values = numbers(cells, words=not function)
-    if function:
-        wrong, expected = ~np.isfinite(values), "a finite number"
-    else:
-        values = np.where(np.isnan(values), 1.0, values)
-        wrong, expected = ~((values >= 0) & (values <= 1)), "a degree from 0 to 1"
-    for i in np.flatnonzero(wrong):
-        text = cells[int(i)].as_py() or ""
-        message = f"'{name}' has the {column} '{text}'; expected {expected}"
-        collector.complain(place, int(rows[i]), message)
-    return values
+            wrong, expected = ~np.isfinite(values), "a finite number"
+        else:
+            values = np.where(np.isnan(values), 1.0, values)
+            wrong, expected = ~((values >= 0) & (values <= 1)), "a degree from 0 to 1"
+        self.complain(
+            np.flatnonzero(wrong),
+            lambda i: f"'{name}' has the {column} '{cells[i].as_py() or ''}'; expected {expected}",
+        )
+        return values

@@ -70,18 +70,18 @@ class Measure:
         """The degree of each cell, none of which is empty; and which cells are no numbers."""
         if self.among is not None:
             words = set(self.among)
-            found = np.array([cell in words for cell in cells.to_pylist()], dtype=np.float64)
-            return found, np.zeros(len(found), dtype=bool)
+            among = np.array([cell in words for cell in cells.to_pylist()], dtype=np.float64)
+            return among, np.zeros(len(among), dtype=bool)
         values = numbers(cells)
         wrong = ~np.isfinite(values)
         if self.at_least is not None:
-            found = (values >= self.at_least).astype(np.float64)
+            degrees = (values >= self.at_least).astype(np.float64)
         elif self.at_most is not None:
-            found = (values <= self.at_most).astype(np.float64)
+            degrees = (values <= self.at_most).astype(np.float64)
         else:
             assert self.zero is not None
             assert self.one is not None
             safe = np.where(wrong, self.zero, values)
             rising = np.clip((safe - self.zero) / (self.one - self.zero), 0.0, 1.0)
-            found = np.round(rising, _DIGITS).astype(np.float64)
-        return found, wrong
+            degrees = np.round(rising, _DIGITS).astype(np.float64)
+        return degrees, wrong

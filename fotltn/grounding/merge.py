@@ -50,69 +50,58 @@ def _counted(symbol: Symbol) -> tuple[str, str]:
 
 
 def spread(
-    collector: Collector, symbol: Symbol, part: SourceRows, local: Collection[str]
+    collector: Collector, symbol: Symbol, source: SourceRows, local: Collection[str]
 ) -> SourceRows:
     """Facts without a trace: of the only one, or, if static, of every trace."""
-    rows, place, numbers = part
+    rows, place, numbers = source
     traces = len(collector.traces.numbers)
     every = rows.trace == EVERY
-    own = next((sort for sort in symbol.mentions if sort in local), None)
-    if traces == 1 or (symbol.kind == SymbolKind.RELATION and own is None):
-        return part._replace(rows=replace(rows, trace=np.where(every, 0, rows.trace)))
+    relation = symbol.kind == SymbolKind.RELATION
+    bound = next((sort for sort in symbol.mentions if sort in local), None)
+    if traces == 1 or (relation and bound is None):
+        return source._replace(rows=replace(rows, trace=np.where(every, 0, rows.trace)))
     if not every.any():
-        return part
-    if not symbol.static or own is not None:
+        return source
+    if not symbol.static or bound is not None:
         text = f"'{symbol.name}' has no trace, but other facts have"
-        if own is not None:
-            who = f"'{symbol.name}' has no trace"
-            if symbol.kind == SymbolKind.RELATION:
-                who = f"the relation '{symbol.name}' is the same in all traces"
-            text = f"{who}, but entities of the sort '{own}' belong to one each"
+        if bound is not None:
+            same = f"the relation '{symbol.name}' is the same in all traces"
+            who = same if relation else f"'{symbol.name}' has no trace"
+            text = f"{who}, but entities of the sort '{bound}' belong to one each"
         for i in np.flatnonzero(every):
             collector.complain_once(place, int(numbers[i]), text)
-        return part
-    times = np.where(every, traces, 1)
-    repeated = np.repeat(np.arange(len(every)), times)
-    trace = np.where(
-        every[repeated],
-        np.arange(len(repeated)) - np.repeat(times.cumsum() - times, times),
-        rows.trace[repeated],
-    )
-    return SourceRows(replace(rows.take(repeated), trace=trace), place, numbers[repeated])
-
-
-def join(parts: Sequence[SourceRows]) -> Rows:
-    """Rows of several parts, one after the other."""
-    return Rows(
-        *(np.concatenate([getattr(p.rows, part) for p in parts]) for part in Rows.__slots__)
-    )
+        return source
+    repeated, index = rows.in_every_trace(traces)
+    return SourceRows(repeated, place, numbers[index])
 
 
 def unique(
-    collector: Collector, key: str, parts: Sequence[SourceRows], how: Conflict, tally: Tally
+    collector: Collector, key: str, sources: Sequence[SourceRows], how: Conflict, tally: Tally
 ) -> Rows:
     """Each fact once; a relation keeps its tuples as they are, since they are a list."""
     symbol = collector.symbols[key]
-    whole = join(parts)
+    rows = Rows(
+        *(np.concatenate([getattr(s.rows, part) for s in sources]) for part in Rows.__slots__)
+    )
     if symbol.kind in (SymbolKind.RELATION, SymbolKind.EXISTENCE):
-        return whole
-    first, inverse = _groups(whole)
-    if len(first) == len(whole.value):
-        return whole
-    places = [(part.place, int(r)) for part in parts for r in part.numbers]
+        return rows
+    first, inverse = _groups(rows)
+    if len(first) == len(rows.value):
+        return rows
+    places = [(source.place, int(r)) for source in sources for r in source.numbers]
 
     def count(index: Ints) -> int:
         """How many rows of the tables these are: one in several traces counts once."""
         return len({(places[i][0].name, places[i][0].column, places[i][1]) for i in index})
 
-    clash = np.flatnonzero(whole.value != whole.value[first[inverse]])
+    clash = np.flatnonzero(rows.value != rows.value[first[inverse]])
     differ = np.zeros(len(first), dtype=bool)
     differ[inverse[clash]] = True
     again = np.setdiff1d(np.arange(len(inverse)), first)
     again = again[~differ[inverse[again]]]
     if len(again) and key not in collector.quiet:
         tally.repeated[_counted(symbol)] += count(again)
-    value = whole.value[first]
+    value = rows.value[first]
     if len(clash) and (how == "error" or (how == "mean" and not symbol.numeric)):
         told = set()
         for i in clash:
@@ -121,20 +110,20 @@ def unique(
                 continue
             told.add((place.name, place.column, row))
             original = int(first[inverse[i]])
-            _contradiction(collector, symbol, whole, (int(i), original), places, how)
+            _contradiction(collector, symbol, rows, (int(i), original), places, how)
     elif len(clash):
         tally.settled[_counted(symbol)] += count(first[differ])
-        value = np.where(differ, _settled(whole.value, first, inverse, how), value)
+        value = np.where(differ, _settled(rows.value, first, inverse, how), value)
     order = np.argsort(first)
-    return replace(whole.take(first[order]), value=value[order])
+    return replace(rows.take(first[order]), value=value[order])
 
 
-def distinct(part: SourceRows) -> SourceRows:
+def distinct(source: SourceRows) -> SourceRows:
     """Rows that differ in something, for tables in which one fact is in many rows."""
-    rows = part.rows
+    rows = source.rows
     cells = np.column_stack([rows.trace, rows.args, rows.time, rows.value])
-    kept = np.sort(np.unique(cells, axis=0, return_index=True)[1])
-    return SourceRows(rows.take(kept), part.place, part.numbers[kept])
+    first = np.sort(np.unique(cells, axis=0, return_index=True)[1])
+    return SourceRows(rows.take(first), source.place, source.numbers[first])
 
 
 def _groups(rows: Rows) -> tuple[Ints, Ints]:
@@ -164,10 +153,10 @@ def _settled(value: Floats, first: Ints, inverse: Ints, how: Conflict) -> Floats
         np.maximum.at(last, inverse, np.arange(len(inverse)))
         return value[last]
     pairs = np.column_stack([inverse, value])
-    found, place, votes = np.unique(pairs, axis=0, return_index=True, return_counts=True)
-    order = np.lexsort((place, -votes, found[:, 0]))  # of equally many, the earliest
-    ahead = np.unique(found[order, 0], return_index=True)[1]
-    best: Floats = found[order[ahead], 1]
+    voted, place, votes = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    order = np.lexsort((place, -votes, voted[:, 0]))  # of equally many, the earliest
+    ahead = np.unique(voted[order, 0], return_index=True)[1]
+    best: Floats = voted[order[ahead], 1]
     return best
 
 
@@ -265,4 +254,4 @@ def localise(
 
 
 def _places(symbol: Symbol, sort: str) -> list[int]:
-    return [i for i, own in enumerate(symbol.sorts) if own == sort]
+    return [i for i, other in enumerate(symbol.sorts) if other == sort]

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, listing, name_hint
 from fotltn.grounding.labels import Labels
 
 K = TypeVar("K")
@@ -52,7 +52,7 @@ def split(
             first = _by_entities(labels, share, _sort(labels, sort), generator)
         case "traces":
             groups = {name: index[0] for name, index in labels.index.items()}
-            first = {n: ~found for n, found in _second(groups, share, generator).items()}
+            first = {n: ~mask for n, mask in _second(groups, share, generator).items()}
         case _:
             raise DataError(f"labels are split by facts, entities or traces, not by '{by}'")
     return labels.take(first), labels.take({name: ~mask for name, mask in first.items()})
@@ -104,13 +104,13 @@ def _by_facts(
     sizes = [truth.shape[0] for truth in labels.truth.values()]
     if not sizes:
         return {}
-    whole = torch.cat([truth.cpu() for truth in labels.truth.values()])
-    groups = torch.zeros(len(whole), dtype=torch.int64)
+    truths = torch.cat([truth.cpu() for truth in labels.truth.values()])
+    groups = torch.zeros(len(truths), dtype=torch.int64)
     if stratified:
         predicate = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-        groups = 2 * predicate + (whole >= 0.5)
+        groups = 2 * predicate + (truths >= 0.5)
     members = [(groups == group).nonzero()[:, 0] for group in groups.unique().tolist()]
-    first = torch.zeros(len(whole), dtype=torch.bool)
+    first = torch.zeros(len(truths), dtype=torch.bool)
     for group, count in zip(members, _counts([len(m) for m in members], share), strict=True):
         order = torch.randperm(len(group), generator=generator)
         first[group[order[:count]]] = True
@@ -134,14 +134,14 @@ def _by_entities(
     largest = max((int(i.max()) for i in labels.index.values() if i.numel()), default=0) + 1
     places: dict[tuple[str, int], Tensor] = {}
     for name, sorts in labels.sorts.items():
-        for place, own in enumerate(sorts):
-            if own == sort:
+        for place, argument in enumerate(sorts):
+            if argument == sort:
                 trace, entity = labels.index[name][0], labels.index[name][1 + place]
                 places[name, place] = trace * largest + entity if sort in labels.local else entity
     second = _second(places, share, generator)
     first = {n: torch.ones_like(t, dtype=torch.bool) for n, t in labels.truth.items()}
-    for (name, _), found in second.items():
-        first[name] = first[name] & ~found
+    for (name, _), mask in second.items():
+        first[name] = first[name] & ~mask
     return first
 
 
@@ -161,12 +161,10 @@ def _sort(labels: Labels, sort: str | None) -> str:
     known = list(dict.fromkeys(s for sorts in labels.sorts.values() for s in sorts))
     if sort is None:
         if len(known) != 1:
-            message = f"say of which sort the entities are that are drawn: {listing(known)}"
-            raise DataError(message)
+            raise DataError(f"say of which sort the entities are that are drawn: {listing(known)}")
         return known[0]
     if sort not in known:
-        hint = did_you_mean(sort, known) or f"there are {listing(known)}"
-        raise DataError(f"no labels mention entities of sort '{sort}'; {hint}")
+        raise DataError(f"no labels mention entities of sort '{sort}'; {name_hint(sort, known)}")
     return sort
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from fotltn.errors import did_you_mean, listing
+from fotltn.errors import listing, name_hint
 from fotltn.grounding.cells import A_TIME, Ints, numbers, times, where
 from fotltn.grounding.collect import Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
@@ -107,308 +107,280 @@ def read_wide(
             collect_long(collector, place, table)
         else:
             collect_wide(collector, listed[number - len(long)], place, table)
-    found, rows = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
+    assembled, rows = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
     present: dict[str, tuple[str, ...]] = {}
     for wide in listed:
         moving = [n for n in wide.present if not signature.predicates[n].static]
         names = (*present.get(wide.sort, ()), *(moving or wide.present))
         if names:
             present[wide.sort] = tuple(dict.fromkeys(names))
-    found = replace(found, present=present)
-    return found, features(rows, collector.symbols, found, dtype)
+    assembled = replace(assembled, present=present)
+    return assembled, features(rows, collector.symbols, assembled, dtype)
 
 
 def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Table) -> None:
     """Collect the facts and features of a wide table."""
     collector.begin(place)
     before = collector.count
-    _check_columns(collector, wide, place, raw.column_names)
-    for column, name in wide.predicates.items():
-        _check_symbol(collector, wide, place, column, name)
-    for name, measure in wide.measures.items():
-        _check_measure(collector, wide, place, name, measure)
-    for name in wide.present:
-        _check_presence(collector, wide, place, name)
-    if collector.count > before:
-        return
-    table = raw.select(sorted(_columns(wide), key=raw.column_names.index))
-    typed = [c for c in wide.features if c not in wide.categories and _numeric(table.column(c))]
-    text = as_text(place, table.drop_columns([c for c in typed if c not in _texts(wide)]))
-    rows = _rows(collector, wide, place, table, text)
-    text, table = text.take(pa.array(rows)), table.take(pa.array(rows))
-    base = _existence(collector, wide, place, text, rows)
-    for column, name in wide.predicates.items():
-        _collect_predicate(collector, wide, place, text, rows, column, name)
-    for name, measure in wide.measures.items():
-        _collect_predicate(collector, wide, place, text, rows, measure.column, name, measure)
-    for column in wide.features:
-        cells = table.column(column) if column in typed else text.column(column)
-        _collect_feature(collector, wide, base, column, cells)
+    reader = _WideReader(collector, wide, place)
+    reader.check(raw.column_names)
+    if collector.count == before:
+        reader.collect(raw)
 
 
-def _texts(wide: Wide) -> set[str]:
-    """The columns that are read as text."""
-    given = [*wide.arguments.values(), *(m.arguments or () for m in wide.measures.values())]
-    named = {c for args in given for c in args if isinstance(c, str)}
-    own = {c for c in (wide.entity, wide.time, wide.trace) if isinstance(c, str)}
-    measured = {m.column for m in wide.measures.values()}
-    return own | named | measured | set(wide.predicates) | set(wide.categories)
+class _WideReader:
+    def __init__(self, collector: Collector, wide: Wide, place: TablePlace) -> None:
+        self.collector, self.wide, self.place = collector, wide, place
+        #: What is stated by cells: the column, the predicate or function, and how it is measured.
+        self.stated: list[tuple[str, str, Measure | None]] = [
+            *((column, name, None) for column, name in wide.predicates.items()),
+            *((measure.column, name, measure) for name, measure in wide.measures.items()),
+        ]
+        measured = [measure.arguments or () for measure in wide.measures.values()]
+        arguments = [c for args in (*wide.arguments.values(), *measured) for c in args]
+        named = [*arguments, wide.entity, wide.time, wide.trace, *wide.categories]
+        #: The columns that are read as text, and all that are read.
+        self.texts = {c for c in named if isinstance(c, str)} | {c for c, _, _ in self.stated}
+        self.columns = self.texts | set(wide.features)
 
+    def arguments(self, column: str, _: str, measure: Measure | None) -> Sequence[str | Entity]:
+        """The arguments of what a column states."""
+        named = self.wide.arguments.get(column) if measure is None else measure.arguments
+        return (self.wide.entity,) if named is None else named
 
-def _columns(wide: Wide) -> set[str]:
-    return _texts(wide) | set(wide.features)
+    def complain(
+        self, column: str | None, row: int | None, message: str, hint: str | None = None
+    ) -> None:
+        """Note an error in a column, or in the table."""
+        self.collector.complain(replace(self.place, column=column), row, message, hint)
+
+    # --- whether the columns fit the signature ------------------------------------------------
+
+    def check(self, names: Sequence[str]) -> None:
+        """Complain about columns that are not there or do not fit the signature."""
+        self._check_columns(names)
+        for stated in self.stated:
+            self._check_symbol(*stated)
+        for name in self.wide.present:
+            self._check_presence(name)
+
+    def _check_columns(self, names: Sequence[str]) -> None:
+        wide, known = self.wide, self.collector.entities
+        if wide.sort not in known:
+            hint = name_hint(wide.sort, known, "declared:")
+            self.complain(None, None, f"unknown sort '{wide.sort}' of a wide table", hint)
+        if not self.columns:
+            self.complain(None, None, "of a wide table, no column is named")
+        for column in sorted(self.columns):
+            if column not in names:
+                self.complain(None, None, f"no column '{column}'", name_hint(column, names))
+            elif list(names).count(column) > 1:
+                self.complain(None, None, f"the column '{column}' occurs twice")
+        for column in wide.arguments:
+            if column not in wide.predicates:
+                message = f"arguments are given for the column '{column}', which is no predicate"
+                self.complain(None, None, message)
+        for column in wide.features:
+            if list(wide.features).count(column) > 1:
+                self.complain(None, None, f"the feature '{column}' is named twice")
+                break
+        for column, words in wide.categories.items():
+            if column not in wide.features:
+                message = f"categories are given for the column '{column}', which is no feature"
+                self.complain(None, None, message)
+            if not words or len(set(words)) < len(words):
+                message = f"the categories of '{column}' must be some words, each once"
+                self.complain(None, None, message)
+
+    def _check_symbol(self, column: str, name: str, measure: Measure | None) -> None:
+        wide, signature = self.wide, self.collector.signature
+        if measure is not None and name in signature.functions:
+            hint = f"functions are named by column: {column} = {name}, among the predicates"
+            message = f"'{name}' is a function, but only predicates are measured"
+            self.complain(column, None, message, hint)
+            return
+        known = [*signature.predicates, *signature.functions]
+        if name not in known:
+            hint = name_hint(name, known, "declared:")
+            self.complain(column, None, f"unknown predicate '{name}'", hint)
+            return
+        symbol = self.collector.symbols[name]
+        arguments = self.arguments(column, name, measure)
+        if len(arguments) != len(symbol.sorts):
+            takes = f"{len(symbol.sorts)} argument{'s' * (len(symbol.sorts) != 1)}"
+            hint = "say which columns, or fixed entities, are its arguments"
+            message = f"'{name}' takes {takes}, but the table gives {len(arguments)}"
+            self.complain(column, None, message, hint)
+            return
+        for argument, sort in zip(arguments, symbol.sorts, strict=True):
+            if argument == wide.entity and sort != wide.sort:
+                who = wide.entity.name if isinstance(wide.entity, Entity) else wide.entity
+                message = f"'{name}' takes a '{sort}', but '{who}' is of sort '{wide.sort}'"
+                self.complain(column, None, message)
+        self._check_time(column, name, symbol.static)
+
+    def _check_presence(self, name: str) -> None:
+        known, sort = self.collector.signature.predicates, self.wide.sort
+        if name not in known:
+            hint = name_hint(name, known, "declared:")
+            self.complain(None, None, f"unknown predicate '{name}' for presence", hint)
+        elif known[name].sorts != (sort,):
+            taken = f"'{name}({', '.join(known[name].sorts)})'"
+            message = f"presence takes a predicate of one '{sort}', not {taken}"
+            self.complain(None, None, message)
+        else:
+            self._check_time(None, name, known[name].static)
+
+    def _check_time(self, column: str | None, name: str, static: bool) -> None:
+        if self.wide.time is None and not static:
+            message = f"'{name}' changes over time, but the table has no column for the time"
+            self.complain(column, None, message)
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def collect(self, raw: pa.Table) -> None:
+        """Collect what rows state."""
+        wide = self.wide
+        table = raw.select(sorted(self.columns, key=raw.column_names.index))
+        typed = [c for c in wide.features if c not in wide.categories and _numeric(table.column(c))]
+        text = as_text(self.place, table.drop_columns([c for c in typed if c not in self.texts]))
+        rows = self._rows(table, text)
+        text, table = text.take(pa.array(rows)), table.take(pa.array(rows))
+        base = self._existence(text, rows)
+        for stated in self.stated:
+            self._collect_symbol(text, rows, *stated)
+        for column in wide.features:
+            cells = table.column(column) if column in typed else text.column(column)
+            self._collect_feature(base, column, cells)
+
+    def _rows(self, table: pa.Table, text: pa.Table) -> Ints:
+        """The rows that have an entity and a time, after complaints about others."""
+        wide = self.wide
+        columns = [text.column(c) for c in text.column_names]
+        columns += [table.column(c) for c in table.column_names if c not in text.column_names]
+        good = np.zeros(table.num_rows, dtype=bool)  # not those of empty lines
+        for column in columns:
+            good |= pc.is_valid(column).to_numpy()
+        if isinstance(wide.entity, str):
+            nameless = pc.is_null(text.column(wide.entity)).to_numpy()
+            for row in np.flatnonzero(nameless & good):
+                message = f"empty; expected an entity of sort '{wide.sort}'"
+                self.complain(wide.entity, int(row), message)
+            good &= ~nameless
+        if wide.time is not None:
+            column = text.column(wide.time)
+            wrong = times(column)[1]
+            for row in np.flatnonzero(wrong & good):
+                cell = column[int(row)].as_py()
+                what = "empty" if cell is None else f"'{cell}' is no time"
+                self.complain(wide.time, int(row), f"{what}; expected {A_TIME}")
+            good &= ~wrong
+        return np.flatnonzero(good)
+
+    def _existence(self, text: pa.Table, rows: Ints) -> SourceRows:
+        """Collect that entities are there, and where the presence predicate is true."""
+        wide, collector = self.wide, self.collector
+        static = wide.time is None
+        entity = collector.entities[wide.sort].encode(_argument(wide.entity, text, len(rows)))
+        time = np.full(len(rows), -1, dtype=np.int64)
+        if wide.time is not None:
+            time = times(text.column(wide.time))[0]
+        trace = read_traces(collector, self._long_names(text))
+        there = Rows(trace, entity[:, None], time, np.ones(len(rows)))
+        source = SourceRows(there, self.place, rows)
+        key = f"rows of {wide.sort}, {'static' if static else 'over time'}"
+        collector.symbols[key] = Symbol(wide.sort, SymbolKind.EXISTENCE, (wide.sort,), static)
+        collector.add(key, source)
+        for name in wide.present:
+            collector.quiet.add(name)
+            always = replace(there, time=np.full_like(time, -1))
+            where_there = always if collector.symbols[name].static else there
+            collector.add(name, distinct(source._replace(rows=where_there)))
+        return source
+
+    def _long_names(self, text: pa.Table) -> pa.Table:
+        """The columns for trace and time under the names that they have in a long table."""
+        names = {"time": self.wide.time, "trace": self.wide.trace}
+        columns = {new: text.column(old) for new, old in names.items() if old is not None}
+        return pa.table(columns) if columns else text.select([])
+
+    def _collect_symbol(
+        self, text: pa.Table, rows: Ints, column: str, name: str, measure: Measure | None
+    ) -> None:
+        symbol = self.collector.symbols[name]
+        stated = where(pc.is_valid(text.column(column)))
+        table, numbers = text.take(pa.array(stated)), rows[stated]
+        arguments = self.arguments(column, name, measure)
+        columns = {}
+        before = self.collector.count
+        for number, argument in enumerate(arguments, 1):
+            columns[f"arg{number}"] = cells = _argument(argument, table, len(numbers))
+            if isinstance(argument, str):
+                sort = symbol.sorts[number - 1]
+                for i in where(pc.is_null(cells)):
+                    message = f"empty; '{name}' needs an argument of sort '{sort}'"
+                    self.complain(argument, int(numbers[i]), message)
+        if self.collector.count > before or not len(numbers):
+            return
+        long = self._long_names(table)
+        if "trace" in long.column_names:
+            columns["trace"] = long.column("trace")
+        if "time" in long.column_names and not symbol.static:
+            columns["time"] = long.column("time")
+        truth = table.column(column)
+        if measure is not None:
+            degrees, wrong = measure.degrees(truth)
+            for i in np.flatnonzero(wrong):
+                message = f"'{truth[int(i)]}' is no number; '{name}' is measured by numbers"
+                self.complain(column, int(numbers[i]), message)
+            if wrong.any():
+                return
+            truth = pa.chunked_array([pa.array(degrees)])
+        columns["value" if symbol.kind == SymbolKind.FUNCTION else "truth"] = truth
+        at = replace(self.place, column=column)
+        source = read_symbol(self.collector, name, at, pa.table(columns), numbers, ())
+        if source is None:
+            return
+        always = symbol.static and self.wide.time is not None
+        repeats = always or self.wide.entity not in arguments
+        self.collector.add(name, distinct(source) if repeats else source)
+
+    def _collect_feature(self, base: SourceRows, column: str, cells: pa.ChunkedArray) -> None:
+        sort, static = self.wide.sort, self.wide.time is None
+        words = self.wide.categories.get(column)
+        categories = None if words is None else tuple(words)
+        symbol = Symbol(column, SymbolKind.FEATURE, (sort,), static, categories=categories)
+        key = f"feature {column} of {sort}"
+        other = self.collector.symbols.setdefault(key, symbol)
+        if other != symbol:
+            what = "a time" if static else "no time"
+            what = "other categories" if other.static == static else what
+            message = f"another table has the feature '{column}' with {what}"
+            self.complain(column, None, message)
+            return
+        if words is None:
+            values, expected = numbers(cells), "a finite number"
+        else:
+            known = {word: float(i) for i, word in enumerate(words)}
+            values = np.array([known.get(c, np.nan) for c in cells.to_pylist()], dtype=np.float64)
+            expected = f"one of {listing(words)}"
+        wrong = np.flatnonzero(~np.isfinite(values))
+        for i in wrong:
+            cell = cells[int(i)].as_py()
+            what = "empty" if cell is None else f"the feature is '{cell}'"
+            self.complain(column, int(base.numbers[i]), f"{what}; expected {expected}")
+        if not len(wrong):
+            at = replace(self.place, column=column)
+            self.collector.add(key, SourceRows(replace(base.rows, value=values), at, base.numbers))
 
 
 def _numeric(column: pa.ChunkedArray) -> bool:
-    kind = column.type
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    )
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    return any(is_kind(column.type) for is_kind in kinds)
 
 
-# --- whether the columns fit the signature ---------------------------------------------------
-
-
-def _check_columns(
-    collector: Collector, wide: Wide, place: TablePlace, found: Sequence[str]
-) -> None:
-    if wide.sort not in collector.entities:
-        known = collector.entities
-        hint = did_you_mean(wide.sort, known) or f"declared: {listing(known)}"
-        collector.complain(place, None, f"unknown sort '{wide.sort}' of a wide table", hint)
-    if not _columns(wide):
-        collector.complain(place, None, "of a wide table, no column is named")
-    for column in sorted(_columns(wide)):
-        if column not in found:
-            hint = did_you_mean(column, found) or f"there are {listing(found)}"
-            collector.complain(place, None, f"no column '{column}'", hint)
-        elif list(found).count(column) > 1:
-            collector.complain(place, None, f"the column '{column}' occurs twice")
-    for column in wide.arguments:
-        if column not in wide.predicates:
-            message = f"arguments are given for the column '{column}', which is no predicate"
-            collector.complain(place, None, message)
-    for column in wide.features:
-        if list(wide.features).count(column) > 1:
-            collector.complain(place, None, f"the feature '{column}' is named twice")
-            break
-    for column, words in wide.categories.items():
-        if column not in wide.features:
-            message = f"categories are given for the column '{column}', which is no feature"
-            collector.complain(place, None, message)
-        if not words or len(set(words)) < len(words):
-            message = f"the categories of '{column}' must be some words, each once"
-            collector.complain(place, None, message)
-
-
-def _arguments(wide: Wide, column: str, measure: Measure | None) -> Sequence[str | Entity]:
-    given = wide.arguments.get(column) if measure is None else measure.arguments
-    return (wide.entity,) if given is None else given
-
-
-def _check_measure(
-    collector: Collector, wide: Wide, place: TablePlace, name: str, measure: Measure
-) -> None:
-    if name in collector.signature.functions:
-        hint = f"functions are named by column: {measure.column} = {name}, among the predicates"
-        message = f"'{name}' is a function, but only predicates are measured"
-        collector.complain(replace(place, column=measure.column), None, message, hint)
-        return
-    _check_symbol(collector, wide, place, measure.column, name, measure)
-
-
-def _check_symbol(
-    collector: Collector,
-    wide: Wide,
-    place: TablePlace,
-    column: str,
-    name: str,
-    measure: Measure | None = None,
-) -> None:
-    at = replace(place, column=column)
-    known = [*collector.signature.predicates, *collector.signature.functions]
-    if name not in known:
-        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
-        collector.complain(at, None, f"unknown predicate '{name}'", hint)
-        return
-    symbol = collector.symbols[name]
-    given = _arguments(wide, column, measure)
-    if len(given) != len(symbol.sorts):
-        takes = f"{len(symbol.sorts)} argument{'s' * (len(symbol.sorts) != 1)}"
-        hint = "say which columns, or fixed entities, are its arguments"
-        message = f"'{name}' takes {takes}, but the table gives {len(given)}"
-        collector.complain(at, None, message, hint)
-        return
-    for argument, sort in zip(given, symbol.sorts, strict=True):
-        if argument == wide.entity and sort != wide.sort:
-            who = wide.entity.name if isinstance(wide.entity, Entity) else wide.entity
-            message = f"'{name}' takes a '{sort}', but '{who}' is of sort '{wide.sort}'"
-            collector.complain(at, None, message)
-    if wide.time is None and not symbol.static:
-        message = f"'{name}' changes over time, but the table has no column for the time"
-        collector.complain(at, None, message)
-
-
-def _check_presence(collector: Collector, wide: Wide, place: TablePlace, name: str) -> None:
-    decl = collector.signature.predicates.get(name)
-    if decl is None:
-        known = collector.signature.predicates
-        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
-        collector.complain(place, None, f"unknown predicate '{name}' for presence", hint)
-    elif decl.sorts != (wide.sort,):
-        sorts = ", ".join(decl.sorts)
-        message = f"presence takes a predicate of one '{wide.sort}', not '{name}({sorts})'"
-        collector.complain(place, None, message)
-    elif wide.time is None and not decl.static:
-        message = f"'{name}' changes over time, but the table has no column for the time"
-        collector.complain(place, None, message)
-
-
-# --- rows ------------------------------------------------------------------------------------
-
-
-def _rows(
-    collector: Collector, wide: Wide, place: TablePlace, table: pa.Table, text: pa.Table
-) -> Ints:
-    """The rows that have an entity and a time, after complaints about others."""
-    columns = [text.column(c) for c in text.column_names]
-    columns += [table.column(c) for c in table.column_names if c not in text.column_names]
-    good = np.zeros(table.num_rows, dtype=bool)  # not those of empty lines
-    for column in columns:
-        good |= pc.is_valid(column).to_numpy()
-    if isinstance(wide.entity, str):
-        nameless = pc.is_null(text.column(wide.entity)).to_numpy()
-        at = replace(place, column=wide.entity)
-        for row in np.flatnonzero(nameless & good):
-            collector.complain(at, int(row), f"empty; expected an entity of sort '{wide.sort}'")
-        good &= ~nameless
-    if wide.time is not None:
-        column = text.column(wide.time)
-        at = replace(place, column=wide.time)
-        wrong = times(column)[1]
-        for row in np.flatnonzero(wrong & good):
-            cell = column[int(row)].as_py()
-            what = "empty" if cell is None else f"'{cell}' is no time"
-            collector.complain(at, int(row), f"{what}; expected {A_TIME}")
-        good &= ~wrong
-    return np.flatnonzero(good)
-
-
-def _existence(
-    collector: Collector, wide: Wide, place: TablePlace, text: pa.Table, rows: Ints
-) -> SourceRows:
-    """Collect that entities are there, and where the presence predicate is true."""
-    column = _fixed(wide.entity, len(rows))
-    entity = collector.entities[wide.sort].encode(
-        text.column(wide.entity) if column is None else column
-    )
-    time = np.full(len(rows), -1, dtype=np.int64)
-    if wide.time is not None:
-        time = times(text.column(wide.time))[0]
-    trace = read_traces(collector, _renamed(wide, text))
-    part = SourceRows(Rows(trace, entity[:, None], time, np.ones(len(rows))), place, rows)
-    key = f"rows of {wide.sort}, {'static' if wide.time is None else 'over time'}"
-    collector.symbols[key] = Symbol(
-        wide.sort, SymbolKind.EXISTENCE, (wide.sort,), wide.time is None
-    )
-    collector.add(key, part)
-    for name in wide.present:
-        collector.quiet.add(name)
-        static = collector.symbols[name].static
-        there = replace(part.rows, time=np.full_like(time, -1)) if static else part.rows
-        collector.add(name, distinct(part._replace(rows=there)))
-    return part
-
-
-def _fixed(argument: str | Entity, count: int) -> pa.ChunkedArray | None:
-    """A column of one entity; None if it is a column of the table."""
+def _argument(argument: str | Entity, table: pa.Table, rows: int) -> pa.ChunkedArray:
+    """A column of a table, or one of a fixed entity."""
     if isinstance(argument, str):
-        return None
-    return pa.chunked_array([pa.array([argument.name] * count, pa.string())])
-
-
-def _renamed(wide: Wide, text: pa.Table) -> pa.Table:
-    """The columns for trace and time under the names that they have in a long table."""
-    kept = {"time": wide.time, "trace": wide.trace}
-    columns = {new: text.column(old) for new, old in kept.items() if old is not None}
-    return pa.table(columns) if columns else text.select([])
-
-
-def _collect_predicate(
-    collector: Collector,
-    wide: Wide,
-    place: TablePlace,
-    text: pa.Table,
-    rows: Ints,
-    column: str,
-    name: str,
-    measure: Measure | None = None,
-) -> None:
-    symbol = collector.symbols[name]
-    stated = where(pc.is_valid(text.column(column)))
-    table, numbers = text.take(pa.array(stated)), rows[stated]
-    arguments = _arguments(wide, column, measure)
-    columns = {}
-    before = collector.count
-    for number, argument in enumerate(arguments, 1):
-        fixed = _fixed(argument, len(numbers))
-        columns[f"arg{number}"] = table.column(argument) if fixed is None else fixed
-        if not isinstance(argument, str):
-            continue
-        for i in where(pc.is_null(table.column(argument))):
-            message = f"empty; '{name}' needs an argument of sort '{symbol.sorts[number - 1]}'"
-            collector.complain(replace(place, column=argument), int(numbers[i]), message)
-    if collector.count > before or not len(numbers):
-        return
-    named = _renamed(wide, table)
-    columns |= {c: named.column(c) for c in named.column_names if c == "trace" or not symbol.static}
-    at = replace(place, column=column)
-    truth = table.column(column)
-    if measure is not None:
-        degrees, wrong = measure.degrees(truth)
-        for i in np.flatnonzero(wrong):
-            message = f"'{truth[int(i)]}' is no number; '{name}' is measured by numbers"
-            collector.complain(at, int(numbers[i]), message)
-        if wrong.any():
-            return
-        truth = pa.chunked_array([pa.array(degrees)])
-    columns["value" if symbol.kind == SymbolKind.FUNCTION else "truth"] = truth
-    part = read_symbol(collector, name, at, pa.table(columns), numbers, ())
-    if part is None:
-        return
-    repeats = wide.entity not in arguments or (symbol.static and wide.time is not None)
-    collector.add(name, distinct(part) if repeats else part)
-
-
-def _collect_feature(
-    collector: Collector, wide: Wide, base: SourceRows, column: str, cells: pa.ChunkedArray
-) -> None:
-    at = replace(base.place, column=column)
-    words = wide.categories.get(column)
-    static = wide.time is None
-    symbol = Symbol(
-        column,
-        SymbolKind.FEATURE,
-        (wide.sort,),
-        static,
-        categories=None if words is None else tuple(words),
-    )
-    key = f"feature {column} of {wide.sort}"
-    other = collector.symbols.setdefault(key, symbol)
-    if other != symbol:
-        what = "other categories" if other.static == static else "a time" if static else "no time"
-        collector.complain(at, None, f"another table has the feature '{column}' with {what}")
-        return
-    if words is None:
-        values, expected = numbers(cells), "a finite number"
-    else:
-        known = {word: float(i) for i, word in enumerate(words)}
-        values = np.array([known.get(c, np.nan) for c in cells.to_pylist()], dtype=np.float64)
-        expected = f"one of {listing(words)}"
-    wrong = np.flatnonzero(~np.isfinite(values))
-    for i in wrong:
-        cell = cells[int(i)].as_py()
-        what = "empty" if cell is None else f"the feature is '{cell}'"
-        collector.complain(at, int(base.numbers[i]), f"{what}; expected {expected}")
-    if not len(wrong):
-        collector.add(key, SourceRows(replace(base.rows, value=values), at, base.numbers))
+        return table.column(argument)
+    return pa.chunked_array([pa.array([argument.name] * rows, pa.string())])

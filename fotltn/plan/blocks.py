@@ -312,7 +312,7 @@ class Layout:
 
 def layout(formulas: Sequence[c.Formula], costs: Costs, tables: Tables) -> Layout | None:
     """Blocks of a batch for closed formulas at the first point, if these save much padding."""
-    if tables.batch < 2 or tables.cuts or any(free_axes(formula) for formula in formulas):
+    if any(free_axes(formula) for formula in formulas):
         return None
     if tables.lengths.device.type != "cpu":  # there a step takes longer than its padding
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
 
 from fotltn.algebra import expr as e
 from fotltn.algebra.expand import by_powers, off_facts
@@ -12,7 +14,7 @@ from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.dedupe_axes import Twins
-from fotltn.plan.plan import Plan, Route, Step
+from fotltn.plan.plan import Plan, Route, Step, needed
 from fotltn.plan.shared_suffixes import tails
 from fotltn.plan.sizes import Sizes
 from fotltn.plan.sparsity import (
@@ -24,7 +26,7 @@ from fotltn.plan.sparsity import (
     supports,
     walks,
 )
-from fotltn.tree import children
+from fotltn.tree import children, descend
 
 #: The memory that intermediate results may take, unless the caller says otherwise.
 BUDGET = 4 * 2**30
@@ -44,7 +46,6 @@ def build(
     *,
     budget: int = BUDGET,
     dense: Mapping[str, tuple[int, int]] | None = None,
-    given: frozenset[e.Expr] = frozenset(),
 ) -> Plan:
     """Choose a route for every part.
 
@@ -52,68 +53,50 @@ def build(
         LimitError: a step, or what all steps hold together, needs more memory than the budget.
     """
     try:
-        return _within(roots, sizes, budget, dense or {}, given, WORTH)
+        return _within(_Planner(sizes, budget, WORTH), roots, dense or {})
     except LimitError:  # chunks may fit where sums of means do not
-        return _within(roots, sizes, budget, dense or {}, given, 0.0)
+        return _within(_Planner(sizes, budget, 0.0), roots, dense or {})
 
 
 def _within(
-    roots: Mapping[str, e.Expr],
-    sizes: Sizes,
-    budget: int,
-    dense: Mapping[str, tuple[int, int]],
-    given: frozenset[e.Expr],
-    worth: float,
+    planner: _Planner, roots: Mapping[str, e.Expr], dense: Mapping[str, tuple[int, int]]
 ) -> Plan:
-    plan = _plan(roots, sizes, budget, dense, given, worth)
-    if plan.peak > budget:
+    plan = planner.plan(roots, dense)
+    if plan.peak > plan.budget:
         most = max(plan.steps, key=lambda step: step.bytes)
         raise LimitError(
             f"{len(plan.steps)} steps need {plan.peak:,} bytes together, more than the budget of "
-            f"{budget:,}; {brief(most.node, {})} alone needs {most.bytes:,}"
+            f"{plan.budget:,}; {brief(most.node, {})} alone needs {most.bytes:,}"
         )
     return plan
 
 
-def _plan(
-    roots: Mapping[str, e.Expr],
-    sizes: Sizes,
-    budget: int,
-    dense: Mapping[str, tuple[int, int]],
-    given: frozenset[e.Expr],
-    worth: float,
-) -> Plan:
-    builder = _Planner(sizes, budget, given, worth)
-    for root in roots.values():
-        builder.add(root)
-    steps = _needed(list(roots.values()), builder.steps)
-    peak = sum(s.bytes - s.passing for s in steps) + max((s.passing for s in steps), default=0)
-    return Plan(tuple(roots.items()), steps, sizes, budget, peak, tails(roots, steps), dense)
-
-
-def _needed(roots: list[e.Expr], steps: dict[e.Expr, Step]) -> tuple[Step, ...]:
-    """The steps without those that a renamed part made superfluous."""
-    found: set[e.Expr] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node in steps and node not in found:
-            found.add(node)
-            stack.extend(steps[node].inputs)
-    return tuple(step for node, step in steps.items() if node in found)
-
-
+@dataclass(slots=True, eq=False)
 class _Planner:
-    def __init__(self, sizes: Sizes, budget: int, given: frozenset[e.Expr], worth: float) -> None:
-        self.sizes = sizes
-        self.budget = budget
-        self.given = given
-        self.worth = worth
-        self.steps: dict[e.Expr, Step] = {}
-        self.twins = Twins(sizes.cuts)
-        self.expansions: dict[e.Reduce, tuple[e.Expr, str] | None] = {}
-        self.held = 0
-        self.passing = 0
+    sizes: Sizes
+    budget: int
+    worth: float
+    known: frozenset[e.Expr] = frozenset()  # what has been computed before
+    expansions: dict[e.Reduce, tuple[e.Expr, str] | None] = field(default_factory=dict)
+    held: int = 0
+    passing: int = 0
+    steps: dict[e.Expr, Step] = field(default_factory=dict)
+    twins: Twins = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.twins = Twins(self.sizes.cuts)
+
+    def plan(
+        self, roots: Mapping[str, e.Expr], dense: Mapping[str, tuple[int, int]] | None = None
+    ) -> Plan:
+        """The steps of roots, without those that a renamed part made superfluous."""
+        for root in roots.values():
+            self.add(root)
+        parts = needed(roots.values(), self.steps)
+        steps = tuple(step for node, step in self.steps.items() if node in parts)
+        peak = sum(s.bytes - s.passing for s in steps) + max((s.passing for s in steps), default=0)
+        ends = tails(roots, steps)
+        return Plan(tuple(roots.items()), steps, self.sizes, self.budget, peak, ends, dense or {})
 
     @property
     def left(self) -> int:
@@ -126,13 +109,13 @@ class _Planner:
         chosen: dict[e.Expr, Step] = {}
         while stack:
             node = stack[-1]
-            if node in self.steps or node in self.given:
+            if node in self.steps or node in self.known:
                 stack.pop()
                 continue
             if node not in chosen:
                 chosen[node] = self.choose(node)
             step = chosen[node]
-            missing = [i for i in step.inputs if i not in self.steps and i not in self.given]
+            missing = [i for i in step.inputs if i not in self.steps and i not in self.known]
             if missing:
                 stack.extend(missing)
                 continue
@@ -152,43 +135,41 @@ class _Planner:
 
     def choose(self, node: e.Expr) -> Step:
         sizes = self.sizes
-        cells = sizes.of(node)
-        match node:
+        cells, held = sizes.of(node), sizes.bytes(node)
+        kind = e.closed(node)
+        match kind:
             case e.TableLeaf(name):
-                made = _copied(node, sizes)
                 why = f"{name} has facts, but not under a sum" if name in sizes.sparse else ""
-                return Step(node, Route.TABLE, why, (), 0, sizes.bytes(node) if made else 0)
-            case e.Data(formula) if not node.crisp and not isinstance(formula, _GIVEN):
-                flops, held = dense_cost(formula, sizes)
-                return Step(node, Route.GIVEN, EQUATIONS, (), flops, held)
+                copied = name in sizes.sparse or e.argument_axes(kind) is None
+                return Step(node, Route.TABLE, why, (), 0, held if copied else 0)
+            case e.Data(formula) if not kind.crisp and not isinstance(formula, _GIVEN):
+                return Step(node, Route.GIVEN, EQUATIONS, (), *dense_cost(formula, sizes))
             case e.Data():
-                return Step(node, Route.GIVEN, "", (), cells, sizes.bytes(node))
-            case e.At(e.Pairs(left, right, window)):
-                flops = sizes.cells(node.axes, True) * 12
-                return Step(
-                    node, Route.PAIRS, "one time point", (left, right), flops, 6 * sizes.bytes(left)
-                )
+                return Step(node, Route.GIVEN, "", (), cells, held)
+            case e.At(e.Pairs(left, right)):
+                flops, both = 12 * sizes.cells(node.axes, True), (left, right)
+                return Step(node, Route.PAIRS, "one time point", both, flops, 6 * sizes.bytes(left))
             case e.At(x):
                 return Step(node, Route.POINT, "", (x,), 0, 0)
             case e.TimeShift(x):
-                return Step(node, Route.SHIFT, "", (x,), 0, sizes.bytes(node))
+                return Step(node, Route.SHIFT, "", (x,), 0, held)
             case e.Scan(_, x, window):
-                kind = "suffixes" if window.high is None else "blocks as wide as the window"
-                return Step(node, Route.SCAN, kind, (x,), 4 * cells, 3 * sizes.bytes(node))
+                why = "suffixes" if window.high is None else "blocks as wide as the window"
+                return Step(node, Route.SCAN, why, (x,), 4 * cells, 3 * held)
             case e.Pairs(left, right, window):
-                reach = (
-                    sizes.horizon if window.high is None else min(sizes.horizon, window.high + 1)
-                )
-                why = f"{sizes.horizon} × {reach} pairs in blocks"
-                return Step(
-                    node, Route.PAIRS, why, (left, right), 12 * cells * reach, 3 * sizes.bytes(node)
-                )
+                horizon = sizes.horizon
+                reach = horizon if window.high is None else min(horizon, window.high + 1)
+                why = f"{horizon} × {reach} pairs in blocks"
+                return Step(node, Route.PAIRS, why, (left, right), 12 * cells * reach, 3 * held)
             case e.Reduce():
-                return self.reduce(node)
-        inputs = tuple(i for i in children(node) if isinstance(i, e.Expr))
-        return Step(
-            node, Route.POINTWISE, "", inputs, cells * max(1, len(inputs)), sizes.bytes(node)
-        )
+                return self.reduce(kind)
+            case e.Scalar():
+                return Step(node, Route.POINTWISE, "", (), cells, held)
+            case e.Affine() | e.Power() | e.Root() | e.Product() | e.Pointwise():
+                inputs = e.pointwise_parts(node) or ()
+                return Step(node, Route.POINTWISE, "", inputs, cells * len(inputs), held)
+            case _:
+                assert_never(kind)
 
     # --- reductions ---------------------------------------------------------------------------
 
@@ -206,7 +187,7 @@ class _Planner:
 
     def sparse(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
         """A sum over the facts of one factor, the others looked up there."""
-        found = []
+        drivers = []
         for factor in factors:
             leaf = sparse_leaf(factor, self.sizes)
             if leaf is None or (node.guard is not None and factor is not factors[-1]):
@@ -221,10 +202,10 @@ class _Planner:
             # With another default, the cells without facts would be a difference of two sums,
             # whose rounding a root may magnify: then the facts are laid out instead.
             if default(factor, leaf, table) == 0:
-                found.append((table.facts, factor, leaf, others))
-        if not found:
+                drivers.append((table.facts, factor, leaf, others))
+        if not drivers:
             return None
-        facts, factor, leaf, others = min(found, key=lambda f: f[0])
+        facts, factor, leaf, others = min(drivers, key=lambda driver: driver[0])
         inputs = tuple(f for f in others if sparse_leaf(f, self.sizes) is None)
         why = f"{facts:,} facts of {leaf.predicate} instead of {self.cells(node):,} cells"
         cells = sum(self.sizes.of(f) for f in inputs) + facts * (len(others) - len(inputs))
@@ -237,11 +218,11 @@ class _Planner:
 
     def contraction(self, node: e.Reduce, factors: list[e.Expr]) -> Step | None:
         """A sum of products, if no factor has all the axes."""
-        whole = frozenset[c.Axis]().union(*(f.axes for f in factors))
+        axes = frozenset[c.Axis]().union(*(f.axes for f in factors))
         timed = any(f.timed for f in factors)
-        if len(factors) < 2 or all(f.axes == whole and f.timed == timed for f in factors):
+        if len(factors) < 2 or all(f.axes == axes and f.timed == timed for f in factors):
             return None
-        if len(whole) + timed > 24:
+        if len(axes) + timed > 24:
             return None
         flops, held, why = _path_cost(node, factors, self.sizes)
         if held > self.budget:
@@ -275,8 +256,8 @@ class _Planner:
         if node not in self.expansions:
             self.expansions[node] = None  # not again inside itself
             self.expansions[node] = self.expand(node)
-        found = self.expansions[node]
-        return found and Step(node, Route.EXPANDED, found[1], (found[0],), 0, 0)
+        way = self.expansions[node]
+        return way and Step(node, Route.EXPANDED, way[1], (way[0],), 0, 0)
 
     def expand(self, node: e.Reduce) -> tuple[e.Expr, str] | None:
         if node.kind is not e.Reduction.MEAN or node.guard is not None:
@@ -294,8 +275,10 @@ class _Planner:
         region = [n for n in self.region(node.x) if n not in self.steps]
         flops, best = self.worth * (sum(self.sizes.of(n) for n in region) + self.cells(node)), None
         for way in ways:
-            trial = _Planner(self.sizes, self.budget, self.given | set(self.steps), self.worth)
-            trial.expansions, trial.held, trial.passing = self.expansions, self.held, self.passing
+            trial = _Planner(
+                self.sizes, self.budget, self.worth, self.known | set(self.steps),
+                self.expansions, self.held, self.passing,
+            )  # fmt: skip
             try:
                 trial.add(way[0])
             except LimitError:
@@ -310,27 +293,28 @@ class _Planner:
         body = node.x
         mask = () if node.guard is None else (guard_factor(node, self.sizes),)
         region = [n for n in self.region(body, *mask) if n not in self.steps]
-        whole = self.sizes.cells(body.axes | set(node.over), body.timed)
-        need = sum(self.sizes.bytes(n) for n in region) + whole * self.sizes.width
+        cells = self.sizes.cells(body.axes | set(node.over), body.timed)
+        need = sum(self.sizes.bytes(n) for n in region) + cells * self.sizes.width
         out = self.sizes.bytes(node)
         flops = sum(self.sizes.of(n) for n in region)
         room = max(1, self.left // 2)
         cut = [a for a in node.over if a in body.axes and self.sizes.axis(a) > 1]
         if need <= room or not cut:
+            held = out + self.cells(node) * self.sizes.width
             why = "fits the budget"
-            own = self.cells(node) * self.sizes.width
-            return Step(node, Route.DENSE, why, (body, *mask), self.cells(node), out + own)
+            return Step(node, Route.DENSE, why, (body, *mask), self.cells(node), held)
         axis = max(cut, key=self.sizes.axis)
         size = self.sizes.axis(axis)
-        hoisted = self.hoisted(axis, body, mask)
+        hoisted = self.hoisted(axis, body, *mask)
         roots = {"chunk": body, **({"guard": mask[0]} if mask else {})}
         left = self.budget - self.held
         width = math.ceil(size / min(size, math.ceil(need / max(1, left // 2))))
-        known = frozenset(hoisted)
-        plan = _plan(roots, self.sizes.cut(axis, width), self.budget, {}, known, self.worth)
-        while plan.peak + out > left and width > 1:
+        while True:
+            sizes = self.sizes.cut(axis, width)
+            plan = _Planner(sizes, self.budget, self.worth, frozenset(hoisted)).plan(roots)
+            if plan.peak + out <= left or width == 1:
+                break
             width = math.ceil(width / 2)
-            plan = _plan(roots, self.sizes.cut(axis, width), self.budget, {}, known, self.worth)
         held = plan.peak + out
         if held > left:
             other = f", of which other steps hold {self.held:,}" if self.held else ""
@@ -351,32 +335,16 @@ class _Planner:
 
     def region(self, *roots: e.Expr) -> list[e.Expr]:
         """What a dense reduction holds at once, down to the light reductions inside it."""
-        found: dict[e.Expr, None] = {}
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
-            if node in found:
-                continue
-            found[node] = None
-            if not self.light(node):
-                stack.extend(i for i in children(node) if isinstance(i, e.Expr))
-        return list(found)
+        return descend(roots, lambda node: () if self.light(node) else _operands(node))
 
-    def hoisted(self, axis: c.Axis, body: e.Expr, mask: tuple[e.Expr, ...]) -> list[e.Expr]:
+    def hoisted(self, axis: c.Axis, *roots: e.Expr) -> list[e.Expr]:
         """What is computed once, outside the chunks: light reductions, and what lacks the axis."""
-        found: list[e.Expr] = []
-        seen: set[e.Expr] = set()
-        stack = [body, *mask]
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if axis in node.axes and not self.light(node):
-                stack.extend(i for i in children(node) if isinstance(i, e.Expr))
-            elif not isinstance(node, e.Scalar):
-                found.append(node)
-        return found
+
+        def inside(node: e.Expr) -> bool:
+            return axis in node.axes and not self.light(node)
+
+        parts = descend(roots, lambda node: _operands(node) if inside(node) else ())
+        return [part for part in parts if not inside(part) and not isinstance(part, e.Scalar)]
 
     def cells(self, node: e.Reduce) -> int:
         """The cells that a dense evaluation of a reduction's body has."""
@@ -394,8 +362,8 @@ def guard_factor(node: e.Reduce, sizes: Sizes) -> e.Expr:
     return e.Data(guard, temporal=not node.still, crisp=True)
 
 
-def _copied(leaf: e.TableLeaf, sizes: Sizes) -> bool:
-    return leaf.predicate in sizes.sparse or e.argument_axes(leaf) is None
+def _operands(node: e.Expr) -> list[e.Expr]:
+    return [child for child in children(node) if isinstance(child, e.Expr)]
 
 
 def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int, int, str]:
@@ -415,12 +383,12 @@ def _path_cost(node: e.Reduce, factors: list[e.Expr], sizes: Sizes) -> tuple[int
     for f in factors:
         names = [letter(a, sizes.axis(a)) for a in sorted(f.axes, key=lambda a: a.name)]
         terms.append("".join(names + ([letter("time", sizes.horizon)] if f.timed else [])))
-    kept = [letter(a, sizes.axis(a)) for a in sorted(node.axes, key=lambda a: a.name)]
+    result = [letter(a, sizes.axis(a)) for a in sorted(node.axes, key=lambda a: a.name)]
     if node.timed and "time" in letters:
-        kept.append(letters["time"])
-    kept = [k for k in kept if any(k in t for t in terms)]
+        result.append(letters["time"])
+    result = [k for k in result if any(k in t for t in terms)]
     shapes = [tuple(extent[k] for k in t) for t in terms]
-    equation = ",".join(terms) + "->" + "".join(kept)
+    equation = ",".join(terms) + "->" + "".join(result)
     _, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize="greedy")
     flops = int(info.opt_cost) * sizes.traces
     held = int(info.largest_intermediate) * sizes.width * sizes.traces

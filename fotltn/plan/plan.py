@@ -9,6 +9,7 @@ from enum import StrEnum
 from fotltn.algebra import expr as e
 from fotltn.logic import core as c
 from fotltn.plan.sizes import Sizes
+from fotltn.tree import descend
 
 
 class Route(StrEnum):
@@ -84,11 +85,5 @@ class Plan:
 
 def needed(roots: Iterable[e.Expr], steps: Mapping[e.Expr, Step]) -> set[e.Expr]:
     """The parts with a step that roots need, these among them."""
-    parts: set[e.Expr] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node in steps and node not in parts:
-            parts.add(node)
-            stack.extend(steps[node].inputs)
-    return parts
+    parts = descend(roots, lambda node: steps[node].inputs if node in steps else ())
+    return {part for part in parts if part in steps}

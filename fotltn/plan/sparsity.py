@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
+from typing import assert_never
 
 from fotltn.algebra import expr as e
 from fotltn.algebra.expand import grows, without
 from fotltn.plan.sizes import Sizes, Sparse
-from fotltn.tree import Node, children, postorder
+from fotltn.tree import Node, children, descend, postorder
+
+Interval = tuple[float, float]
 
 
 def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
@@ -31,31 +35,30 @@ def default(factor: e.Expr, leaf: e.TableLeaf, table: Sparse) -> float:
     return low
 
 
-def bounds(root: e.Expr, given: dict[e.Expr, tuple[float, float]]) -> tuple[float, float]:
+def bounds(root: e.Expr, leaves: Mapping[e.Expr, Interval]) -> Interval:
     """An interval that holds all values of an expression, degrees being in [0, 1].
 
     With a table's default given for its leaf, an interval of one point is the constant that the
     expression has wherever there is no fact.
     """
-    return all_bounds(root, given)[root]
+    return all_bounds(root, leaves)[root]
 
 
-def all_bounds(
-    root: e.Expr, given: dict[e.Expr, tuple[float, float]]
-) -> dict[Node, tuple[float, float]]:
+def all_bounds(root: e.Expr, leaves: Mapping[e.Expr, Interval]) -> dict[Node, Interval]:
     """The same for each part of an expression."""
-    found: dict[Node, tuple[float, float]] = {}
+    intervals: dict[Node, Interval] = {}
     for node in postorder(root):
         if not isinstance(node, e.Expr):
-            found[node] = 0.0, 1.0
-        elif node in given:
-            found[node] = given[node]
+            intervals[node] = 0.0, 1.0
+        elif node in leaves:
+            intervals[node] = leaves[node]
         else:
-            found[node] = _interval(node, [found[child] for child in children(node)])
-    return found
+            below = [intervals[child] for child in children(node)]
+            intervals[node] = _interval(e.closed(node), below)
+    return intervals
 
 
-def _interval(node: e.Expr, below: list[tuple[float, float]]) -> tuple[float, float]:
+def _interval(node: e.AnyExpr, below: list[Interval]) -> Interval:
     match node:
         case e.Scalar(value):
             return value, value
@@ -78,10 +81,13 @@ def _interval(node: e.Expr, below: list[tuple[float, float]]) -> tuple[float, fl
             return min(0.0, below[0][0] * math.inf if below[0][0] < 0 else 0.0), math.inf
         case e.TimeShift(_, _, _, outside):
             return min(below[0][0], outside), max(below[0][1], outside)
-    return 0.0, 1.0
+        case e.TableLeaf() | e.Data() | e.Reduce() | e.At() | e.Scan() | e.Pairs():
+            return 0.0, 1.0
+        case _:
+            assert_never(node)
 
 
-def _pointwise(op: e.Op, below: list[tuple[float, float]]) -> tuple[float, float]:
+def _pointwise(op: e.Op, below: list[Interval]) -> Interval:
     match op, below:
         case e.Op.PLUS, _:
             return sum(a for a, _ in below), sum(b for _, b in below)
@@ -100,47 +106,48 @@ def _pointwise(op: e.Op, below: list[tuple[float, float]]) -> tuple[float, float
     return 0.0, 1.0
 
 
+def fact_leaves(body: e.Expr, sizes: Sizes) -> list[e.TableLeaf]:
+    """The leaves of a body that are tables of facts, with a variable of its own for each place."""
+    leaves = [node for node in postorder(body) if isinstance(node, e.TableLeaf)]
+    return [leaf for leaf in leaves if sparse_leaf(leaf, sizes) is leaf]
+
+
 def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.TableLeaf, float]]:
     """Leaves outside whose facts `body` is one constant, with that constant."""
-    found = []
-    for node in postorder(body):
-        if (
-            isinstance(node, e.TableLeaf)
-            and sparse_leaf(node, sizes) is node
-            and body.axes <= node.axes
-        ):
-            if body.timed and not node.temporal:
-                continue
-            table = sizes.sparse[node.predicate]
-            if _is_excess(body, node):
-                found.append((node, 0.0))
-                continue
-            low, high = bounds(body, {node: (table.default, table.default)})
-            if low == high:
-                found.append((node, low))
-    return found
+    pairs = []
+    for leaf in fact_leaves(body, sizes):
+        if not body.axes <= leaf.axes or (body.timed and not leaf.temporal):
+            continue
+        low, high = 0.0, 0.0
+        if not _is_excess(body, leaf):
+            nowhere = sizes.sparse[leaf.predicate].default
+            low, high = bounds(body, {leaf: (nowhere, nowhere)})
+        if low == high:
+            pairs.append((leaf, low))
+    return pairs
 
 
 def _is_excess(body: e.Expr, leaf: e.TableLeaf) -> bool:
     """Whether a body is what the facts of a leaf add, so that it is 0 where there is none."""
     match body:
-        case e.Pointwise(e.Op.EXCESS, (whole, rest)):
-            return without(whole, leaf) == rest
+        case e.Pointwise(e.Op.EXCESS, (more, rest)):
+            return without(more, leaf) == rest
     return False
 
 
 def excesses(node: e.Reduce, sizes: Sizes) -> list[e.TableLeaf]:
     """Leaves of facts with which the body of a mean grows, and whose facts have all its axes."""
-    found = []
-    for leaf in postorder(node.x):
-        if not isinstance(leaf, e.TableLeaf) or sparse_leaf(leaf, sizes) is not leaf:
-            continue
-        if sizes.sparse[leaf.predicate].default != 0 or not walks(node, leaf):
-            continue
-        low = {part: ends[0] for part, ends in all_bounds(node.x, {}).items()}
-        if grows(node.x, leaf, low):  # type: ignore[arg-type]
-            found.append(leaf)
-    return found
+    leaves = fact_leaves(node.x, sizes)
+    if not leaves:
+        return []
+    low = {part: ends[0] for part, ends in all_bounds(node.x, {}).items()}
+    return [
+        leaf
+        for leaf in leaves
+        if sizes.sparse[leaf.predicate].default == 0
+        and walks(node, leaf)
+        and grows(node.x, leaf, low)  # type: ignore[arg-type]
+    ]
 
 
 def walks(node: e.Reduce, leaf: e.TableLeaf) -> bool:
@@ -155,15 +162,9 @@ def walks(node: e.Reduce, leaf: e.TableLeaf) -> bool:
 
 def pointwise_over(body: e.Expr, leaf: e.TableLeaf) -> bool:
     """Whether `body` can be computed fact by fact: its leaf is under pointwise operations only."""
-    stack: list[e.Expr] = [body]
-    while stack:
-        node = stack.pop()
-        parts = e.pointwise_parts(node)
-        if parts is not None:
-            stack.extend(parts)
-        elif not isinstance(node, e.TableLeaf | e.Data | e.Scalar) and leaf in postorder(node):
-            return False
-    return True
+    parts = descend([body], lambda node: e.pointwise_parts(node) or ())
+    others = [part for part in parts if e.pointwise_parts(part) is None and part != leaf]
+    return not any(leaf in postorder(part) for part in others)
 
 
 def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
@@ -171,35 +172,25 @@ def gathered(body: e.Expr, sizes: Sizes, facts: int) -> tuple[e.Expr, ...]:
 
     What is no larger than the facts, and depends on none of them, is computed before.
     """
-    tables = {
-        n for n in postorder(body) if isinstance(n, e.TableLeaf) and n.predicate in sizes.sparse
-    }
     needs: dict[Node, bool] = {}
     for part in postorder(body):
-        needs[part] = part in tables or any(needs[child] for child in children(part))
-    found: list[e.Expr] = []
-    stack: list[e.Expr] = [body]
-    while stack:
-        node = stack.pop()
-        parts = e.pointwise_parts(node)
-        if parts is not None and not needs[node] and sizes.of(node) <= facts:
-            found += [] if node in found else [node]
-        elif parts is not None:
-            stack.extend(parts)
-        elif isinstance(node, e.Scalar) or sparse_leaf(node, sizes) is not None:
-            pass
-        elif node not in found:
-            found.append(node)
-    return tuple(found)
+        table = isinstance(part, e.TableLeaf) and part.predicate in sizes.sparse
+        needs[part] = table or any(needs[child] for child in children(part))
+
+    def computed_here(node: e.Expr) -> tuple[e.Expr, ...]:
+        there = not needs[node] and sizes.of(node) <= facts
+        return () if there else e.pointwise_parts(node) or ()
+
+    return tuple(
+        node
+        for node in descend([body], computed_here)
+        if not computed_here(node)
+        and not isinstance(node, e.Scalar)
+        and not (isinstance(node, e.TableLeaf) and sparse_leaf(node, sizes) is not None)
+    )
 
 
-def computed(body: e.Expr, given: tuple[e.Expr, ...]) -> int:
-    """The parts of a body that are computed at facts."""
-    found = set(given)
-    stack = [body]
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack.extend(e.pointwise_parts(node) or ())
-    return len(found)
+def computed(body: e.Expr, inputs: Collection[e.Expr]) -> int:
+    """The number of parts of a body that are computed at facts, or looked up there."""
+    parts = descend([body], lambda node: () if node in inputs else e.pointwise_parts(node) or ())
+    return len(parts)

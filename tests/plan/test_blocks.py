@@ -11,7 +11,7 @@ from fotltn.engine import InBlocks, as_given, compile_formulas
 from fotltn.errors import FotError, LimitError
 from fotltn.logic.check import check
 from fotltn.plan import blocks
-from fotltn.plan.blocks import Costs, counted, divided
+from fotltn.plan.blocks import counted, divided
 from fotltn.semantics import reference
 from fotltn.semantics.config import GODEL, STABLE_PRODUCT
 from fotltn.semantics.sparse import sparse_table
@@ -210,7 +210,7 @@ def test_named_entities_keep_their_numbers():
 
 
 def test_blocks_are_no_larger_than_their_traces_need_and_have_each_once():
-    costs = Costs(x for _, x in program().expressions)
+    costs = program().costs
     rng = np.random.default_rng(0)
     lengths, counts = rng.integers(1, 200, 300), {"ped": rng.integers(0, 12, 300)}
     found = divided(costs, lengths, counts, {"car": 1, "ped": 12})
@@ -226,7 +226,7 @@ def test_blocks_are_no_larger_than_their_traces_need_and_have_each_once():
 
 def test_traces_that_are_alike_stay_together():
     model, _ = scene()
-    costs = Costs(x for _, x in program().expressions)
+    costs = program().costs
     assert len(divided(costs, np.array(LENGTHS), {}, model.sizes)) == 1  # too small to be worth it
     assert not isinstance(program().ready(model, dtype=torch.float64), InBlocks)
 
