@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import typer.main
+from code_map import module_graph, only_leaves
 from picture import draw
 from typer.testing import CliRunner
 
@@ -110,6 +111,8 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "temporal": temporal,
     "families": families,
     "laws": law_table,
+    "modules": module_graph,
+    "leaves": only_leaves,
 }
 
 

@@ -335,11 +335,12 @@ def as_given(formulas: Mapping[str, c.Formula], tables: Tables) -> Signature:
     """Which symbols of formulas are static, as tables say."""
     signature = Signature()
     for node in postorder(*formulas.values()):
-        match node:
-            case c.Atom(name):
-                fixed = tables.table(name).shape[-1] == 1 < tables.horizon
-                signature.predicates[name] = PredicateDecl(name, static=fixed)
-            case c.Apply(name):
-                fixed = tables.function(name).shape[-1] == 1 < tables.horizon
-                signature.functions[name] = FunctionDecl(name, (), "", static=fixed)
+        if isinstance(node, c.Atom):
+            name = node.predicate
+            static = tables.table(name).shape[-1] == 1 < tables.horizon
+            signature.predicates[name] = PredicateDecl(name, static=static)
+        elif isinstance(node, c.Apply):
+            name = node.function
+            static = tables.function(name).shape[-1] == 1 < tables.horizon
+            signature.functions[name] = FunctionDecl(name, (), "", static=static)
     return signature

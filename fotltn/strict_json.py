@@ -41,7 +41,7 @@ def read_json(text: str | bytes) -> Any:
     try:
         text = text.decode() if isinstance(text, bytes) else text
         value = json.loads(
-            text, object_pairs_hook=once, parse_constant=_no_constant, parse_int=_whole
+            text, object_pairs_hook=once, parse_constant=_no_constant, parse_int=_integer
         )
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
@@ -73,7 +73,7 @@ def _no_constant(name: str) -> None:
     raise JsonError(f"{name} is not a number of JSON")
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise JsonError(f"a number has {len(digits):,} digits; at most {MAX_DIGITS} are read")
     return int(digits)

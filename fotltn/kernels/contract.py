@@ -10,12 +10,12 @@ from torch import Tensor
 Named = tuple[tuple[Hashable, ...], Tensor]
 
 
-def contract(factors: Sequence[Named], kept: Sequence[Hashable]) -> Tensor:
-    """Multiply factors and sum over every axis that is not kept.
+def contract(factors: Sequence[Named], result: Sequence[Hashable]) -> Tensor:
+    """Multiply factors and sum over every axis that the result has not.
 
     Args:
         factors: tensors with a name for each dimension.
-        kept: the axes of the result, in order; each occurs in some factor.
+        result: the axes of the result, in order; each occurs in some factor.
     """
     order: dict[Hashable, int] = {}
     operands: list[object] = []
@@ -23,4 +23,4 @@ def contract(factors: Sequence[Named], kept: Sequence[Hashable]) -> Tensor:
         operands += [tensor, [order.setdefault(n, len(order)) for n in names]]
     if len(order) > 50:
         raise ValueError("too many axes for one contraction")
-    return torch.einsum(*operands, [order[n] for n in kept])
+    return torch.einsum(*operands, [order[n] for n in result])

@@ -90,8 +90,8 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
-        found: Tensor = _Multiply.apply(grads[0].contiguous(), *back, *there)  # type: ignore[no-untyped-call]
-        return (found, *[None] * 6)
+        result: Tensor = _Multiply.apply(grads[0].contiguous(), *back, *there)  # type: ignore[no-untyped-call]
+        return (result, *[None] * 6)
 
     @staticmethod
     def vmap(
@@ -102,8 +102,8 @@ class _Multiply(torch.autograd.Function):
     ) -> tuple[Tensor, int]:
         assert in_dims[0] is not None
         moved = dense.movedim(in_dims[0], -1)
-        found: Tensor = _Multiply.apply(moved.reshape(moved.shape[0], -1), *facts)  # type: ignore[no-untyped-call]
-        return found.reshape(-1, *moved.shape[1:]), 2
+        result: Tensor = _Multiply.apply(moved.reshape(moved.shape[0], -1), *facts)  # type: ignore[no-untyped-call]
+        return result.reshape(-1, *moved.shape[1:]), 2
 
 
 def _swap(u: Tensor) -> Tensor:
@@ -136,8 +136,7 @@ class _Swap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
-        found: Tensor = _Swap.apply(grads[0])  # type: ignore[no-untyped-call]
-        return found
+        return _Swap.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None], u: Tensor) -> tuple[Tensor, int]:  # noqa: ARG004
@@ -167,13 +166,12 @@ def _multiply_keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None
 
 def _multiply_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
-    found = torch.ops.fotltn.multiply(grad.contiguous(), *back, *there)
-    return (found, *[None] * 6)
+    result = torch.ops.fotltn.multiply(grad.contiguous(), *back, *there)
+    return (result, *[None] * 6)
 
 
 def _swap_back(ctx: Any, grad: Tensor) -> Tensor:  # noqa: ARG001
-    found: Tensor = torch.ops.fotltn.swap(grad)
-    return found
+    return torch.ops.fotltn.swap(grad)  # type: ignore[no-any-return]
 
 
 torch.library.register_autograd(
@@ -186,11 +184,11 @@ def multiply(facts: Matrix, vector: Tensor) -> Tensor:
     """The matrix times a vector, differentiable in the vector."""
     there, back = facts.by_row, facts.by_column
     run: Any = torch.ops.fotltn.multiply if is_tracing() else _Multiply.apply
-    found: Tensor = run(
+    result: Tensor = run(
         vector.unsqueeze(-1),
         there.starts, there.columns, there.values, back.starts, back.columns, back.values,
     )  # fmt: skip
-    return found.squeeze(-1)
+    return result.squeeze(-1)
 
 
 def swap(u: Tensor) -> Tensor:
@@ -198,5 +196,4 @@ def swap(u: Tensor) -> Tensor:
     if u.numel() <= SMALL:
         return u.transpose(-1, -2).contiguous()
     run: Any = torch.ops.fotltn.swap if is_tracing() else _Swap.apply
-    found: Tensor = run(u)
-    return found
+    return run(u)  # type: ignore[no-any-return]

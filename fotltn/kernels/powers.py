@@ -69,8 +69,8 @@ class _Root(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        u, found = ctx.saved_tensors
-        slope: Tensor = _Slope.apply(grads[0], found, u, ctx.p)  # type: ignore[no-untyped-call]
+        u, output = ctx.saved_tensors
+        slope: Tensor = _Slope.apply(grads[0], output, u, ctx.p)  # type: ignore[no-untyped-call]
         return slope, None
 
 
@@ -81,5 +81,4 @@ def root(u: Tensor, p: float) -> Tensor:
         high = torch.where(zero, torch.ones_like(u), u)
         high = high.sqrt().sqrt() if p == 4 else high ** (1 / p)
         return torch.where(zero, torch.zeros_like(u), high)
-    found: Tensor = _Root.apply(u, p)  # type: ignore[no-untyped-call]
-    return found
+    return _Root.apply(u, p)  # type: ignore[no-untyped-call,no-any-return]

@@ -18,5 +18,4 @@ def recompute(function: Callable[..., R], *args: Any) -> R:
     """
     if not torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None:
         return function(*args)
-    found: R = checkpoint(function, *args, use_reentrant=False)
-    return found
+    return checkpoint(function, *args, use_reentrant=False)  # type: ignore[no-any-return]

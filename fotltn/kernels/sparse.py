@@ -45,7 +45,9 @@ class _Gather(torch.autograd.Function):
         (grad,) = grads
         value, *factors = ctx.saved_tensors
         need = ctx.needs_input_grad[3:]
-        found = [torch.zeros_like(f) if n else None for f, n in zip(factors, need[1:], strict=True)]
+        by_factor = [
+            torch.zeros_like(f) if n else None for f, n in zip(factors, need[1:], strict=True)
+        ]
         by_value = []
         for part in _parts(value):
             looked = [f.index_select(0, p[part]) for f, p in zip(factors, ctx.places, strict=True)]
@@ -56,13 +58,14 @@ class _Gather(torch.autograd.Function):
             if need[0]:
                 by_value.append(_times(base, looked, None))
             for i, place in enumerate(ctx.places):
-                so_far = found[i]
+                so_far = by_factor[i]
                 if so_far is not None:
-                    found[i] = so_far.index_add(0, place[part], _times(base * here, looked, i))
-        whole = None
+                    here_too = _times(base * here, looked, i)
+                    by_factor[i] = so_far.index_add(0, place[part], here_too)
+        to_value = None
         if need[0]:
-            whole = torch.cat(by_value) if by_value else torch.zeros_like(value)
-        return (None, None, None, whole, *found)
+            to_value = torch.cat(by_value) if by_value else torch.zeros_like(value)
+        return (None, None, None, to_value, *by_factor)
 
 
 def gather_sum(
@@ -83,8 +86,7 @@ def gather_sum(
     """
     if is_tracing():
         return _Gather.forward(key, size, places, value, *factors)
-    found: Tensor = _Gather.apply(key, size, tuple(places), value, *factors)  # type: ignore[no-untyped-call]
-    return found
+    return _Gather.apply(key, size, tuple(places), value, *factors)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def _times(base: Tensor, looked: list[Tensor], without: int | None) -> Tensor:
@@ -176,5 +178,4 @@ def extreme(
     value: Tensor, key: Tensor, rest: Tensor, constant: float, neutral: float, *, least: bool
 ) -> Tensor:
     """For each cell, the least (or greatest) value of its facts and of `rest` constants."""
-    found: Tensor = _Extreme.apply(value, key, rest, constant, neutral, least)  # type: ignore[no-untyped-call]
-    return found
+    return _Extreme.apply(value, key, rest, constant, neutral, least)  # type: ignore[no-untyped-call,no-any-return]

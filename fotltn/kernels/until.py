@@ -47,18 +47,18 @@ def until(
     if inside is not None:
         inside = inside.expand(*inside.shape[:-1], horizon)
     if at is not None:
-        found = _rows(left[..., at:], right[..., at:], _part(inside, at), 1, window, semantics)
-        return found[..., 0]
+        rest = (left[..., at:], right[..., at:], _part(inside, at))
+        return _rows(*rest, 1, window, semantics)[..., 0]
     if window.low == 0 and window.high is None and Law.EXPAND_UNTIL in laws(semantics):
-        found = _extreme(left, right, inside)
-        return found.flip(-1) if past else found
+        reached = _extreme(left, right, inside)
+        return reached.flip(-1) if past else reached
     if window.high is not None and window.high < window.low:
         return torch.zeros_like(left)
     if _walks(left, window, semantics, block):
-        found = _Diagonals.apply(left, right, inside, window, semantics, block)  # type: ignore[no-untyped-call]
+        reached = _Diagonals.apply(left, right, inside, window, semantics, block)  # type: ignore[no-untyped-call]
     else:
-        found = _by_rows(left, right, inside, window, semantics, block)
-    return found.flip(-1) if past else found
+        reached = _by_rows(left, right, inside, window, semantics, block)
+    return reached.flip(-1) if past else reached
 
 
 def _by_rows(
@@ -189,7 +189,6 @@ def _rows(
 
 def _before(left: Tensor, steps: Tensor, s: Semantics) -> Tensor:
     """⊗ over the points from each row's point to just before the witness; 1 over none."""
-    horizon = left.shape[-1]
     counted = (steps >= 0).to(left.dtype)
     match s.always:
         case PMean(p) if not math.isinf(p):
@@ -198,14 +197,13 @@ def _before(left: Tensor, steps: Tensor, s: Semantics) -> Tensor:
             mean = _exclusive(powers, 0.0) / steps.clamp(min=1)
             return 1 - (mean if p == 1 else root(mean, p))
         case Fold() if s.conjunction is TNorm.PRODUCT:
-            kept = torch.where(steps >= 0, left.unsqueeze(-2), torch.ones_like(counted))
-            return _exclusive(kept.cumprod(-1), 1.0)
+            ahead = torch.where(steps >= 0, left.unsqueeze(-2), torch.ones_like(counted))
+            return _exclusive(ahead.cumprod(-1), 1.0)
         case Fold() if s.conjunction is TNorm.LUKASIEWICZ:
             lost = ((1 - left).unsqueeze(-2) * counted).cumsum(-1)
             return (1 - _exclusive(lost, 0.0)).clamp(min=0)
-    kept = torch.where(steps >= 0, left.unsqueeze(-2), torch.ones_like(counted))
-    assert kept.shape[-1] == horizon
-    return _exclusive(kept.cummin(-1).values, 1.0)
+    ahead = torch.where(steps >= 0, left.unsqueeze(-2), torch.ones_like(counted))
+    return _exclusive(ahead.cummin(-1).values, 1.0)
 
 
 def _exclusive(u: Tensor, first: float) -> Tensor:
@@ -230,7 +228,7 @@ def _extreme(left: Tensor, right: Tensor, inside: Tensor | None) -> Tensor:
     """`u_t = max(right_t, min(left_t, u_{t+1}))`, where that law holds."""
     if inside is not None:
         right = torch.where(inside, right, torch.zeros_like(right))
-    found: list[Tensor] = [right[..., -1]]
+    points: list[Tensor] = [right[..., -1]]
     for t in range(left.shape[-1] - 2, -1, -1):
-        found.append(torch.maximum(right[..., t], torch.minimum(left[..., t], found[-1])))
-    return torch.stack(found[::-1], dim=-1)
+        points.append(torch.maximum(right[..., t], torch.minimum(left[..., t], points[-1])))
+    return torch.stack(points[::-1], dim=-1)

@@ -39,13 +39,13 @@ def scan(kind: Reduction, u: Tensor, window: Window, past: bool, inside: Tensor 
         u = torch.where(inside, u, torch.full((), NEUTRAL[kind], dtype=u.dtype, device=u.device))
     if past:
         u = u.flip(-1)
-    found = _ahead(Reduction.SUM if kind is Reduction.MEAN else kind, u, window)
+    reduced = _ahead(Reduction.SUM if kind is Reduction.MEAN else kind, u, window)
     if kind is Reduction.MEAN:
         ones = torch.ones(u.shape[-1], dtype=u.dtype, device=u.device)
         if inside is not None and not past:
             ones = inside.to(u.dtype)
-        found = found / _ahead(Reduction.SUM, ones, window).clamp(min=1)
-    return found.flip(-1) if past else found
+        reduced = reduced / _ahead(Reduction.SUM, ones, window).clamp(min=1)
+    return reduced.flip(-1) if past else reduced
 
 
 def _ahead(kind: Reduction, u: Tensor, window: Window) -> Tensor:
@@ -55,10 +55,10 @@ def _ahead(kind: Reduction, u: Tensor, window: Window) -> Tensor:
     if low >= horizon or (high is not None and high < low):
         return torch.full_like(u, NEUTRAL[kind]) + 0 * u
     if high is None or high >= horizon - 1:
-        found = _suffix(kind, u)
+        reduced = _suffix(kind, u)
     else:
-        found = _blocks(kind, u, high - low + 1)
-    return found if low == 0 else _moved(found, low, NEUTRAL[kind])
+        reduced = _blocks(kind, u, high - low + 1)
+    return reduced if low == 0 else _moved(reduced, low, NEUTRAL[kind])
 
 
 def _moved(u: Tensor, steps: int, fill: float) -> Tensor:
@@ -87,8 +87,7 @@ class _SuffixSum(torch.autograd.Function):
 def _suffix(kind: Reduction, u: Tensor) -> Tensor:
     """From each point to the end."""
     if kind in (Reduction.MEAN, Reduction.SUM) and not is_tracing():
-        found: Tensor = _SuffixSum.apply(u)  # type: ignore[no-untyped-call]
-        return found
+        return _SuffixSum.apply(u)  # type: ignore[no-untyped-call,no-any-return]
     return _prefix(kind, u.flip(-1)).flip(-1)
 
 

@@ -48,9 +48,9 @@ def peak_bytes(formula: c.Formula, sizes: Sizes, *, crisp: bool) -> int:
         result = passing = 0
         if isinstance(node, c.Formula):
             result = sizes.cells(axes[node], True) * width
-            whole = axes[node] | (set(node.axes) if isinstance(node, c.Quantifier) else set())
+            summed = axes[node] | (set(node.axes) if isinstance(node, c.Quantifier) else set())
             factors = _PASSING.get(type(node), (0, 0))
-            passing = sizes.cells(whole, True) * (factors[1] if crisp else factors[0] * width)
+            passing = sizes.cells(summed, True) * (factors[1] if crisp else factors[0] * width)
         held[node] = result
         live += result
         peak = max(peak, live + passing)

@@ -26,9 +26,9 @@ def transposed(u: Tensor) -> Tensor:
     """The last two dimensions exchanged in memory."""
     u = u.contiguous()
     rows, columns = u.shape[-2:]
-    found = torch.empty(*u.shape[:-2], columns, rows, dtype=u.dtype, device=u.device)
+    target = torch.empty(*u.shape[:-2], columns, rows, dtype=u.dtype, device=u.device)
     parts = u.numel() // max(1, rows * columns)
     if u.numel():
         grid = (parts * triton.cdiv(rows, _TILE), triton.cdiv(columns, _TILE))
-        _tiles[grid](u, found, rows, columns, _TILE)
-    return found
+        _tiles[grid](u, target, rows, columns, _TILE)
+    return target

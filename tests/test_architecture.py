@@ -1,0 +1,58 @@
+"""What docs/architecture.md says of the code is so: layers, imports, and who matches core nodes."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.test_layers import LAYERS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+@pytest.fixture
+def code_map(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("code_map")
+
+
+def test_the_table_of_folders_is_in_the_order_of_the_layers(code_map):
+    assert code_map.layers() == [name for name in LAYERS if name not in ("fotltn", "__main__")]
+
+
+def test_the_graph_of_modules_is_current_and_has_nothing_above_the_diagonal(code_map):
+    """That it stands on the page is tested with the other generated parts."""
+    _, *rows = code_map.module_graph().strip("`").removeprefix("text").strip("\n").splitlines()
+    assert len(rows) == len(code_map.layers())
+    assert all(row.endswith("\\") for row in rows)
+    assert sum(row.count("●") for row in rows) > 100
+
+
+def test_the_page_names_every_module_that_tells_operators_apart(code_map):
+    in_code, on_page = code_map.tell_operators_apart(), code_map.table_of_operators()
+    missing = [path for path in in_code if path not in on_page]
+    stale = [path for path in on_page if path not in in_code]
+    assert (missing, stale) == ([], []), (
+        f"docs/architecture.md, 'How to add an operator': add rows for {missing} and say what a "
+        f"new node needs there; remove the rows of {stale}. Then run: python docs/generate.py"
+    )
+    assert len(on_page) == len(set(on_page))
+
+
+def test_the_search_for_matches_finds_them(code_map):
+    module = ast.parse(
+        "from fotltn.logic import core as c\n"
+        "from fotltn.logic.core import Until as U\n"
+        "from fotltn.syntax import formula as f\n"
+        "def a(node):\n"
+        "    match node:\n"
+        "        case c.Not(c.And()): ...\n"
+        "        case f.Or(): ...\n"
+        "    return isinstance(node, c.Shift | U) or isinstance(node, (c.Atom, f.Equal))\n"
+    )
+    assert code_map._matched(module) == {"Not", "And", "Shift", "Until", "Atom"}
+    assert {"Truth", "Until", "Quantifier"} <= code_map.formula_nodes()
