@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -95,28 +95,6 @@ def labels(
         index[name] = torch.from_numpy(cells.astype(np.int64))
         truth[name] = torch.tensor(rows.value, dtype=dtype)
     return Labels(index, truth, sorts, frozenset(facts.local))
-
-
-def concat(*parts: Labels) -> Labels:
-    """The facts of all parts; those of one predicate come in the order of the parts.
-
-    Raises:
-        DataError: the parts disagree on the sorts of a predicate, or on which sorts are local.
-    """
-    if len({part.local for part in parts}) > 1:
-        raise DataError("labels with different local sorts cannot be put together")
-    sorts: dict[str, tuple[str, ...]] = {}
-    for part in parts:
-        for name, arguments in part.sorts.items():
-            if sorts.setdefault(name, arguments) != arguments:
-                raise DataError(f"labels of '{name}' have arguments of different sorts")
-
-    def joined(pick: Callable[[Labels], dict[str, Tensor]]) -> dict[str, Tensor]:
-        names = dict.fromkeys(name for part in parts for name in pick(part))
-        return {n: torch.cat([pick(p)[n] for p in parts if n in pick(p)], dim=-1) for n in names}
-
-    local = parts[0].local if parts else frozenset[str]()
-    return Labels(joined(lambda p: p.index), joined(lambda p: p.truth), sorts, local)
 
 
 def _known(name: str, predicates: Iterable[str]) -> str:

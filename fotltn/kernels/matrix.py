@@ -76,16 +76,15 @@ def _multiply_shape(dense: Tensor, starts: Tensor, *_: Tensor) -> Tensor:
     return dense.new_empty(starts.shape[0] - 1, dense.shape[1])
 
 
+def _keep_facts(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs[1:])
+
+
 class _Multiply(torch.autograd.Function):
     """The product for PyTorch's own way back and function transforms."""
 
-    @staticmethod
-    def forward(dense: Tensor, *facts: Tensor) -> Tensor:
-        return _multiply(dense, *facts)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG004
-        ctx.save_for_backward(*inputs[1:])
+    forward = staticmethod(_multiply)
+    setup_context = staticmethod(_keep_facts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -126,9 +125,7 @@ def _have_triton() -> bool:
 class _Swap(torch.autograd.Function):
     """The exchange for PyTorch's own way back and function transforms."""
 
-    @staticmethod
-    def forward(u: Tensor) -> Tensor:
-        return _swap(u)
+    forward = staticmethod(_swap)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -160,10 +157,6 @@ for _name, _run, _shape in (
     torch.library.register_fake(f"fotltn::{_name}", _shape, lib=_LIBRARY)
 
 
-def _multiply_keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG001
-    ctx.save_for_backward(*inputs[1:])
-
-
 def _multiply_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
     result = torch.ops.fotltn.multiply(grad.contiguous(), *back, *there)
@@ -175,7 +168,7 @@ def _swap_back(ctx: Any, grad: Tensor) -> Tensor:  # noqa: ARG001
 
 
 torch.library.register_autograd(
-    "fotltn::multiply", _multiply_back, setup_context=_multiply_keep, lib=_LIBRARY
+    "fotltn::multiply", _multiply_back, setup_context=_keep_facts, lib=_LIBRARY
 )
 torch.library.register_autograd("fotltn::swap", _swap_back, lib=_LIBRARY)
 

@@ -11,7 +11,7 @@ from fotltn import DataError
 from fotltn.grounding.collect import Rows
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
-from fotltn.grounding.labels import Labels, concat, labels
+from fotltn.grounding.labels import labels
 from tests.grounding.common import SIGNATURE
 from tests.grounding.test_dense import facts_only
 
@@ -107,20 +107,6 @@ def test_only_and_take():
     assert list(taken.truth) == list(NAMES)
 
 
-def test_concat_undoes_take():
-    whole = labels(facts(), SIGNATURE, NAMES)
-    masks = {n: t >= 0.5 for n, t in whole.truth.items()}
-    parts = [whole.take(masks), whole.take({n: ~m for n, m in masks.items()})]
-    joined = concat(*parts, whole.only([]))
-    assert (joined.sorts, joined.local, len(joined)) == (whole.sorts, whole.local, len(whole))
-    for name in NAMES:
-        known = torch.cat(
-            [whole.index[name][:, masks[name]], whole.index[name][:, ~masks[name]]], 1
-        )
-        assert torch.equal(joined.index[name], known)
-    assert len(concat()) == 0
-
-
 def test_what_cannot_be_labelled():
     with pytest.raises(DataError) as found:
         labels(facts(), SIGNATURE, ["Stpo"])
@@ -132,11 +118,3 @@ def test_what_cannot_be_labelled():
         whole.take({"Car": torch.ones(1, dtype=torch.bool)})
     with pytest.raises(DataError, match=r"the mask of 'Stop' must be \d+ truth values, not torch"):
         whole.take({"Stop": torch.ones(3)})
-
-
-def test_labels_that_do_not_go_together():
-    one = Labels({"P": torch.zeros(3, 1).long()}, {"P": torch.ones(1)}, {"P": ("agent",)})
-    with pytest.raises(DataError, match="labels of 'P' have arguments of different sorts"):
-        concat(one, Labels(one.index, one.truth, {"P": ("place",)}))
-    with pytest.raises(DataError, match="different local sorts"):
-        concat(one, Labels(one.index, one.truth, one.sorts, frozenset({"agent"})))
