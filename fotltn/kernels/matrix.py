@@ -83,8 +83,11 @@ def _keep_facts(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  
 class _Multiply(torch.autograd.Function):
     """The product for PyTorch's own way back and function transforms."""
 
-    forward = staticmethod(_multiply)
     setup_context = staticmethod(_keep_facts)
+
+    @staticmethod
+    def forward(dense: Tensor, *facts: Tensor) -> Tensor:  # PyTorch reads the signature each time
+        return _multiply(dense, *facts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

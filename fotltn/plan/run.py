@@ -243,7 +243,7 @@ def _dense(node: e.Reduce, values: list[Value], run: Run) -> Value:
     axes, u = values[0]
     if node.kind is e.Reduction.MEAN and _plain(node, axes, u, run):
         dims = _dims(node, axes, u)
-        if dims and all(u.shape[d] for d in dims):
+        if dims and u.numel():
             mean = u.mean(dims)
             free = tuple(a for a in axes if a not in node.over)
             return Value(free, mean.unsqueeze(-1) if node.time else mean)

@@ -33,12 +33,9 @@ class _Walk:
     leaf: e.TableLeaf
     facts: LeafFacts
     axes: tuple[c.Axis, ...]
+    times: int
     shape: tuple[int, ...]  # of the result: traces, times, axes …
     run: Run
-
-    @property
-    def times(self) -> int:
-        return self.shape[1]
 
     def keys(self) -> Tensor:
         """For each fact its cell in the flat result."""
@@ -60,7 +57,7 @@ def _walk(step: Step, run: Run) -> _Walk:
     axes = in_order(node.axes)
     times = 1 if node.time or not leaf.temporal else run.tables.horizon
     shape = (run.tables.batch, times, *(run.tables.size(a) for a in axes))
-    return _Walk(step, node, leaf, run.facts(leaf), axes, shape, run)
+    return _Walk(step, node, leaf, run.facts(leaf), axes, times, shape, run)
 
 
 def sparse_step(step: Step, run: Run) -> Value:
