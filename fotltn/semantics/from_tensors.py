@@ -53,7 +53,7 @@ def interpret(
         if n in predicates
     }
     results = {n: _tensor(f"function '{n}'", t) for n, t in (functions or {}).items()}
-    shapes = _Shapes(batched=lengths is not None, declared=declared)
+    shapes = _TableShapes(batched=lengths is not None, declared=declared)
     tables = {
         n: shapes.shaped(f"predicate '{n}'", t, signature.predicates[n]) for n, t in degrees.items()
     }
@@ -112,7 +112,7 @@ def _none_missing(kind: str, tables: Mapping[str, Any], needed: Iterable[str]) -
         raise DataError(f"no table is given for the {kind} '{missing[0]}'; {hint}")
 
 
-class _Shapes:
+class _TableShapes:
     """The axes of tables, and the sizes that they say, compared across tables.
 
     Args:
