@@ -224,20 +224,20 @@ def inspect(model: Model, *, port: int | None = None, threshold: float = 0.5) ->
         DataError: packages for the pages are missing, or the port is taken.
     """
     try:
-        from fotltn.web.desk import Desk
         from fotltn.web.inspected import of
         from fotltn.web.serve import listen, new_token, server
+        from fotltn.web.state import WebState
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
     taken, address = listen("127.0.0.1", port, new_token())
     with taken:
-        desk = Desk([of(model, "model", threshold=threshold)], budget=2**30)
-        desk.warm()
+        state = WebState([of(model, "model", threshold=threshold)], budget=2**30)
+        state.warm()
 
         def say() -> None:
             print(f"{address.url}\nStop with Ctrl-C.", flush=True)  # noqa: T201
 
-        server(desk, address, ready=say).run(sockets=[taken])
+        server(state, address, ready=say).run(sockets=[taken])
 
 
 def _data(

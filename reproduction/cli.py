@@ -80,8 +80,8 @@ def run(
     from reproduction.paper.protocol import DATA, READING, grid
     from reproduction.paper.published import FRACTIONS, METHODS, REPETITIONS
     from reproduction.paper.sweep import sweep
+    from reproduction.report.export import write_report
     from reproduction.report.records import read, write
-    from reproduction.report.write import write_report
 
     if find_spec("matplotlib") is None:
         raise DataError("figures need matplotlib: pip install matplotlib")

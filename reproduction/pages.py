@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fotltn.reporting.look import save
+from fotltn.reporting.theme import save
 from reproduction.paper.published import METHODS
 from reproduction.paper.reproduce import background
 from reproduction.recipe import page as recipe

@@ -41,7 +41,7 @@ def theory(folder: Path) -> None:
 
 def figure(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fotltn.reporting.look import save
+    from fotltn.reporting.theme import save
     from reproduction.report.sweeps import results_figure
     from tests.reproduction.synthetic import grid
 
@@ -50,7 +50,7 @@ def figure(folder: Path) -> None:
 
 def report(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from reproduction.report.write import write_report
+    from reproduction.report.export import write_report
     from tests.reproduction.synthetic import grid
 
     write_report(grid(repetitions=1), folder / "report")

@@ -81,26 +81,26 @@ def inspect(
     from fotltn.cli.terminal import Terminal
 
     try:
-        from fotltn.web.desk import Desk
         from fotltn.web.serve import listen, new_token, open_browser, server
+        from fotltn.web.state import WebState
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
     taken, address = listen(host, port, None if open_to_all else token or new_token())
     with taken:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            desk = Desk(_sides(paths, meaning, p, threshold, horizon), budget=room)
-            desk.warm()
+            state = WebState(_sides(paths, meaning, p, threshold, horizon), budget=room)
+            state.warm()
         if not as_json:
-            for side in desk.sides:
+            for side in state.sides:
                 warn((*side.theory.warnings, *side.facts.warnings))
 
         def ready() -> None:
-            _say(address, [side.name for side in desk.sides], as_json)
+            _say(address, [side.name for side in state.sides], as_json)
             if opened:
                 open_browser(address.url)
 
-        server(desk, address, ready=ready).run(sockets=[taken])
+        server(state, address, ready=ready).run(sockets=[taken])
 
 
 def _say(address: Address, names: list[str], as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fotltn.errors import DataError
-from fotltn.reporting.look import BLUE, ORANGE, drawing, error_colours, whole_ticks
+from fotltn.reporting.theme import BLUE, ORANGE, drawing, error_colours, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.format import count, number
-from fotltn.reporting.look import (
+from fotltn.reporting.theme import (
     BLUE,
     DOTTED,
     GREEN,

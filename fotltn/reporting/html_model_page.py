@@ -10,7 +10,7 @@ from fotltn.format import count, degree, number
 from fotltn.reporting import plots
 from fotltn.reporting.html import Picture, picture, render
 from fotltn.reporting.html_model import AxiomContent, ModelContent, Progress
-from fotltn.reporting.look import look, new_figure
+from fotltn.reporting.theme import look, new_figure
 from fotltn.reporting.typeset import typeset
 from fotltn.syntax.show import show_theory
 

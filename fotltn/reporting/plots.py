@@ -15,4 +15,4 @@ from fotltn.reporting.curves import axiom_curves as axiom_curves
 from fotltn.reporting.curves import calibration as calibration
 from fotltn.reporting.curves import precision_recall as precision_recall
 from fotltn.reporting.curves import training_curves as training_curves
-from fotltn.reporting.look import save as save
+from fotltn.reporting.theme import save as save

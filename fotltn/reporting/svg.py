@@ -7,7 +7,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
-from fotltn.reporting.look import (
+from fotltn.reporting.theme import (
     BLACK,
     BLUE,
     GREEN,
@@ -46,7 +46,7 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
     """A figure as SVG for a page.
 
     Args:
-        figure: the figure; it should have the colours of `fotltn.reporting.look`.
+        figure: the figure; it should have the colours of `fotltn.reporting.theme`.
         name: goes before every id in it, and must be another for each figure of a page.
         label: says what it shows to those who do not see it.
     """

@@ -15,12 +15,12 @@ from starlette.routing import Route
 
 from fotltn.errors import FotError
 from fotltn.web import compare, formulas, predicates, views
-from fotltn.web.answers import RefusedError, answer, failed, failure, static_files, wants
-from fotltn.web.desk import Desk
-from fotltn.web.gate import Gate, Rules
-from fotltn.web.work import PendingError
+from fotltn.web.jobs import PendingError
+from fotltn.web.responses import RefusedError, answer, failed, failure, static_files, wants
+from fotltn.web.security import Guard, Rules
+from fotltn.web.state import WebState
 
-View = Callable[[Desk, Request], Awaitable[Response]]
+View = Callable[[WebState, Request], Awaitable[Response]]
 
 #: The addresses, and what answers there.
 PAGES: dict[str, View] = {
@@ -41,21 +41,21 @@ _KEPT = "max-age=31536000, immutable"
 _log = logging.getLogger("fotltn.web")
 
 
-def application(desk: Desk, rules: Rules) -> Starlette:
-    """The application over a desk, behind a gate."""
+def application(state: WebState, rules: Rules) -> Starlette:
+    """The application over a state, behind a gate."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        desk.start()
+        state.start()
         try:
             yield
         finally:
-            desk.work.close()
+            state.jobs.close()
 
-    routes = [Route(path, _handler(desk, view)) for path, view in PAGES.items()]
+    routes = [Route(path, _handler(state, view)) for path, view in PAGES.items()]
     app = Starlette(
         routes=[*routes, Route("/static/{name}", _static)],
-        middleware=[Middleware(Gate, rules)],
+        middleware=[Middleware(Guard, rules)],
         exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
     )
@@ -63,12 +63,12 @@ def application(desk: Desk, rules: Rules) -> Starlette:
     return app
 
 
-def _handler(desk: Desk, view: View) -> Callable[[Request], Awaitable[Response]]:
+def _handler(state: WebState, view: View) -> Callable[[Request], Awaitable[Response]]:
     """A view whose errors are answered with messages."""
 
     async def handle(request: Request) -> Response:
         try:
-            return await view(desk, request)
+            return await view(state, request)
         except RefusedError as error:
             return failure(request, error.status, error.message, error.hint)
         except FotError as error:

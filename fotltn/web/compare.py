@@ -10,48 +10,48 @@ from starlette.responses import Response
 
 from fotltn.errors import FotError
 from fotltn.reporting.typeset import typeset
-from fotltn.web.answers import RefusedError, answer
-from fotltn.web.desk import Desk
 from fotltn.web.parameters import Parameters
+from fotltn.web.responses import RefusedError, answer
 from fotltn.web.rows import Table
+from fotltn.web.state import WebState
 from fotltn.web.views import described, frame
 
 
-async def compare(desk: Desk, request: Request) -> Response:
+async def compare(state: WebState, request: Request) -> Response:
     """Two that are inspected, axiom by axiom and predicate by predicate."""
     Parameters(request, ())
-    if len(desk.sides) != 2:
+    if len(state.sides) != 2:
         raise RefusedError(
             404, "there is nothing to compare with", "start with two: fotltn inspect MODEL OTHER"
         )
-    order = list(dict.fromkeys(a.name for s in desk.sides for a in s.theory.axioms))
-    axioms = [await _axiom(desk, name) for name in order]
-    known = [list(s.theory.signature.predicates) for s in desk.sides]
+    order = list(dict.fromkeys(a.name for s in state.sides for a in s.theory.axioms))
+    axioms = [await _axiom(state, name) for name in order]
+    known = [list(s.theory.signature.predicates) for s in state.sides]
     both = [n for n in known[0] if n in known[1]]
     content = {
-        "inspected": [described(s) for s in desk.sides],
-        "comparable": desk.comparable,
+        "inspected": [described(s) for s in state.sides],
+        "comparable": state.comparable,
         "axioms": axioms,
-        "predicates": [await _predicate(desk, name) for name in both],
+        "predicates": [await _predicate(state, name) for name in both],
     }
-    sources = {a.name: a.source for s in reversed(desk.sides) for a in s.theory.axioms}
+    sources = {a.name: a.source for s in reversed(state.sides) for a in s.theory.axioms}
     shown = {name: Markup(typeset(source)) for name, source in sources.items()}
-    return answer(request, "compare.html", content, {**frame(desk, request), "shown": shown})
+    return answer(request, "compare.html", content, {**frame(state, request), "shown": shown})
 
 
-async def _axiom(desk: Desk, name: str) -> dict[str, Any]:
+async def _axiom(state: WebState, name: str) -> dict[str, Any]:
     values: list[float | None] = []
     rates: list[float | None] = []
-    for side, inspected in enumerate(desk.sides):
+    for side, inspected in enumerate(state.sides):
         seen = None
         if any(a.name == name for a in inspected.theory.axioms):
             try:
-                seen = await desk.seen(side, name)
+                seen = await state.seen(side, name)
             except FotError:
                 seen = None
         values.append(None if seen is None else seen.value)
         rates.append(None if seen is None else seen.rate)
-    sources = [a.source for s in desk.sides for a in s.theory.axioms if a.name == name]
+    sources = [a.source for s in state.sides for a in s.theory.axioms if a.name == name]
     return {
         "axiom": name,
         "text": str(sources[0]),
@@ -68,26 +68,26 @@ def _minus(pair: list[float | None]) -> float | None:
     return None if one is None or other is None else other - one
 
 
-async def _predicate(desk: Desk, name: str) -> dict[str, Any]:
+async def _predicate(state: WebState, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "predicate": name,
-        "learned": any(name in s.learned for s in desk.sides),
+        "learned": any(name in s.learned for s in state.sides),
         "distance": None,
         "decided": None,
         "pr_auc": [],
     }
     for side in range(2):
-        report = await desk.metrics(side)
+        report = await state.metrics(side)
         own = None if report is None else report.predicates.get(name)
         found["pr_auc"].append(None if own is None else own.pr_auc.value)
-    if desk.comparable and found["learned"]:
+    if state.comparable and found["learned"]:
         try:
-            one, other = await desk.table(0, name), await desk.table(1, name)
+            one, other = await state.table(0, name), await state.table(1, name)
         except FotError:
             return found
         key = ("distance", name)
-        found["distance"], found["decided"] = await desk.work.get(
-            key, lambda: _distance(one, other, desk.sides[0].threshold)
+        found["distance"], found["decided"] = await state.jobs.get(
+            key, lambda: _distance(one, other, state.sides[0].threshold)
         )
     return found
 

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from fotltn.errors import Diagnostic, FotError
 from fotltn.reporting.typeset import typeset
-from fotltn.web.answers import RefusedError, answer, failed, query, wants
-from fotltn.web.desk import Desk, Seen, Typed
 from fotltn.web.parameters import MAX_FORMULA, Parameters
+from fotltn.web.responses import RefusedError, answer, failed, query, wants
 from fotltn.web.rows import chosen, opening
+from fotltn.web.state import Seen, Typed, WebState
 from fotltn.web.views import (
     Where,
     cell_content,
@@ -31,35 +31,35 @@ from fotltn.web.views import (
 PARTS = ("value", "all")
 
 
-async def formula(desk: Desk, request: Request) -> Response:
+async def formula(state: WebState, request: Request) -> Response:
     """A formula: its messages, or its value, heat map and rows.
 
     A page with messages is a page like others; for machines, messages are an error.
     """
     given = Parameters(request, ("text", "model", "trace", "sort", "find", "from", "count", "part"))
-    here, text = where(desk, given), (given.text("text", MAX_FORMULA) or "").strip()
+    here, text = where(state, given), (given.text("text", MAX_FORMULA) or "").strip()
     first = given.choice("part", PARTS, "all") == "value"
     form = wants(request)
     if not text:
         if form != "html":
             raise RefusedError(400, "there is no formula", "give one as 'text'")
-        return _page(desk, request, here, given, {"text": ""})
+        return _page(state, request, here, given, {"text": ""})
     try:
-        typed = await desk.check(here.side, text)
+        typed = await state.check(here.side, text)
         if first and form != "bytes":
-            return await _value(desk, request, here, given, typed)
-        seen = await desk.mapped(typed)
+            return await _value(state, request, here, given, typed)
+        seen = await state.mapped(typed)
     except FotError as error:
         if form != "html":
             return failed(request, error)
         messages = {"text": text, "messages": error.diagnostics}
-        return _page(desk, request, here, given, messages)
+        return _page(state, request, here, given, messages)
     sort = given.choice("sort", ("violation", "name"), "violation")
     order = seen.heat.order if sort == "violation" else seen.heat.order.sort().values
     listed = chosen(order, seen.heat.cells, here.trace, given.text("find"))
     if form == "bytes":
         return part(seen, listed, given)
-    side = desk.sides[here.side]
+    side = state.sides[here.side]
     content = {
         "text": text,
         "model": side.name,
@@ -90,19 +90,19 @@ async def formula(desk: Desk, request: Request) -> Response:
     }
     if form == "json":
         return answer(request, "formula.html", content)
-    return _page(desk, request, here, given, {**content, **more, "found": True})
+    return _page(state, request, here, given, {**content, **more, "found": True})
 
 
 async def _value(
-    desk: Desk, request: Request, here: Where, given: Parameters, typed: Typed
+    state: WebState, request: Request, here: Where, given: Parameters, typed: Typed
 ) -> Response:
     """The value alone, which is there before the heat map."""
-    value = await desk.value(typed)
+    value = await state.value(typed)
     if wants(request) == "json":
-        content = {"text": typed.text, "model": desk.sides[here.side].name, "value": value}
+        content = {"text": typed.text, "model": state.sides[here.side].name, "value": value}
         return answer(request, "formula.html", content)
     content = {"text": typed.text, "value": value, "shown": _shown(typed), "again": True}
-    return _page(desk, request, here, given, content)
+    return _page(state, request, here, given, content)
 
 
 def _summary(seen: Seen) -> dict[str, Any]:
@@ -121,21 +121,21 @@ def _summary(seen: Seen) -> dict[str, Any]:
 
 
 def _page(
-    desk: Desk, request: Request, here: Where, given: Parameters, found: dict[str, Any]
+    state: WebState, request: Request, here: Where, given: Parameters, found: dict[str, Any]
 ) -> Response:
-    side = desk.sides[here.side]
+    side = state.sides[here.side]
     signature = side.theory.signature
     content = {
         "messages": (),
         "found": False,
         "again": False,
         "examples": [(a.name, str(a.source)) for a in side.theory.axioms],
-        "predicates": predicates(desk),
+        "predicates": predicates(state),
         "constants": list(signature.constants),
         "most": MAX_FORMULA,
         "spans": [],
         "find": given.text("find"),
-        **frame(desk, request, here),
+        **frame(state, request, here),
         **found,
     }
     content["spans"] = [_span(d) for d in content["messages"] if d.span is not None]
@@ -151,28 +151,28 @@ def _span(diagnostic: Diagnostic) -> tuple[int, int]:
     return diagnostic.span.start, diagnostic.span.end
 
 
-async def formula_cell(desk: Desk, request: Request) -> Response:
+async def formula_cell(state: WebState, request: Request) -> Response:
     """A cell of a typed formula: why it has its value."""
     given = Parameters(request, ("text", "model", "row", "time", "change"))
-    here, text = where(desk, given), (given.text("text", MAX_FORMULA) or "").strip()
+    here, text = where(state, given), (given.text("text", MAX_FORMULA) or "").strip()
     if not text:
         raise RefusedError(400, "there is no formula", "give one as 'text'")
-    typed = await desk.check(here.side, text)
-    seen = await desk.mapped(typed)
-    place, found = await explained(desk, given, seen, ("typed", text), here.side)
+    typed = await state.check(here.side, text)
+    seen = await state.mapped(typed)
+    place, found = await explained(state, given, seen, ("typed", text), here.side)
     content = {
         "text": text,
-        "model": desk.sides[here.side].name,
+        "model": state.sides[here.side].name,
         **cell_content(given, seen, place, found),
     }
     same = {"text": text, "model": here.side + 1 if here.side else None}
     more = {
-        **frame(desk, request, here),
+        **frame(state, request, here),
         "axiom": None,
         "shown": _shown(typed),
         "back": "/formula" + query(same),
         "base": "/formula/cell",
         "same": same,
-        **cell_extras(desk, here, seen, place, found),
+        **cell_extras(state, here, seen, place, found),
     }
     return answer(request, "cell.html", content, more)

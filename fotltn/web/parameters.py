@@ -8,7 +8,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from fotltn.errors import did_you_mean, listing
-from fotltn.web.answers import RefusedError
+from fotltn.web.responses import RefusedError
 
 #: The longest formula that can be typed, in characters.
 MAX_FORMULA = 4000

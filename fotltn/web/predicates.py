@@ -10,10 +10,10 @@ from starlette.responses import Response
 from torch import Tensor
 
 from fotltn.analysis.over_time import NO_BYTE
-from fotltn.web.answers import answer, query, wants
-from fotltn.web.desk import Desk
 from fotltn.web.parameters import Parameters
+from fotltn.web.responses import answer, query, wants
 from fotltn.web.rows import MAX_ROWS, PART, Table, chosen, opening, packed
+from fotltn.web.state import WebState
 from fotltn.web.views import ROWS, frame, where
 from fotltn.web.views import predicates as listed_predicates
 
@@ -21,11 +21,11 @@ from fotltn.web.views import predicates as listed_predicates
 SHOWN = ("predictions", "labels")
 
 
-async def predicates(desk: Desk, request: Request) -> Response:
+async def predicates(state: WebState, request: Request) -> Response:
     """All predicates, with how good their predictions are where that is known."""
     Parameters(request, ())
-    reports = [await desk.metrics(side) for side in range(len(desk.sides))]
-    found = listed_predicates(desk)
+    reports = [await state.metrics(side) for side in range(len(state.sides))]
+    found = listed_predicates(state)
     for one in found:
         scores = []
         for report in reports:
@@ -37,21 +37,21 @@ async def predicates(desk: Desk, request: Request) -> Response:
                       "accuracy": own.accuracy.value}
             )  # fmt: skip
         one["scores"] = scores
-    content = {"inspected": [s.name for s in desk.sides], "predicates": found}
-    return answer(request, "predicates.html", content, frame(desk, request))
+    content = {"inspected": [s.name for s in state.sides], "predicates": found}
+    return answer(request, "predicates.html", content, frame(state, request))
 
 
-async def predicate(desk: Desk, request: Request) -> Response:
+async def predicate(state: WebState, request: Request) -> Response:
     """A predicate: its predictions and labels as heat maps, and as rows, the worst first."""
     given = Parameters(request, ("model", "trace", "sort", "by", "find", "from", "count", "show"))
-    name, here = request.path_params["name"], where(desk, given)
-    decl = desk.predicate(here.side, name)
-    table = await desk.table(here.side, name)
+    name, here = request.path_params["name"], where(state, given)
+    decl = state.predicate(here.side, name)
+    table = await state.table(here.side, name)
     sorts = ("error", "name") if table.labelled else ("name",)
     sort = given.choice("sort", ("error", "name"), sorts[0])
-    by = given.number("by", here.side + 1, len(desk.sides), least=1) - 1
-    both = desk.comparable and name in desk.sides[1 - here.side].theory.signature.predicates
-    order = (await desk.table(by, name)).order if both and by != here.side else table.order
+    by = given.number("by", here.side + 1, len(state.sides), least=1) - 1
+    both = state.comparable and name in state.sides[1 - here.side].theory.signature.predicates
+    order = (await state.table(by, name)).order if both and by != here.side else table.order
     order = order if sort == "error" else order.sort().values
     chosen_rows = chosen(order, table.cells, here.trace, given.text("find"))
     start, show = given.number("from", 0), given.choice("show", SHOWN, SHOWN[0])
@@ -62,7 +62,7 @@ async def predicate(desk: Desk, request: Request) -> Response:
         return Response(body, media_type="application/octet-stream")
     numbers = chosen_rows[start : start + given.number("count", ROWS, MAX_ROWS, least=1)]
     narrowed = {
-        "trace": None if here.trace is None else desk.sides[here.side].facts.traces[here.trace],
+        "trace": None if here.trace is None else state.sides[here.side].facts.traces[here.trace],
         "sort": sort,
         "find": given.text("find"),
     }
@@ -70,8 +70,8 @@ async def predicate(desk: Desk, request: Request) -> Response:
         "predicate": name,
         "sorts": list(decl.sorts),
         "static": decl.static,
-        "learned": name in desk.sides[here.side].learned,
-        "model": desk.sides[here.side].name,
+        "learned": name in state.sides[here.side].learned,
+        "model": state.sides[here.side].name,
         "labelled": table.labelled,
         "tested": table.held_back,
         **narrowed,
@@ -82,10 +82,10 @@ async def predicate(desk: Desk, request: Request) -> Response:
     }
     tables = {here.side: table}
     if both:
-        tables[1 - here.side] = await desk.table(1 - here.side, name)
+        tables[1 - here.side] = await state.table(1 - here.side, name)
     more = {
-        **frame(desk, request, here),
-        "panels": _panels(desk, name, here.side, tables, chosen_rows, narrowed),
+        **frame(state, request, here),
+        "panels": _panels(state, name, here.side, tables, chosen_rows, narrowed),
         "times": table.values.shape[1],
         "letters": max((len(table.cells.label(r)) for r in chosen_rows[:40].tolist()), default=4),
         "sort_names": sorts,
@@ -94,7 +94,7 @@ async def predicate(desk: Desk, request: Request) -> Response:
 
 
 def _panels(
-    desk: Desk,
+    state: WebState,
     name: str,
     side: int,
     tables: Mapping[int, Table],
@@ -106,7 +106,7 @@ def _panels(
     base = f"/predicate/{name}"
     times = own.values.shape[1]
     shown: list[tuple[int, str, str, str]] = [
-        (one, desk.sides[one].name if both else "predictions" if own.labelled else "",
+        (one, state.sides[one].name if both else "predictions" if own.labelled else "",
          SHOWN[0], "--blue")
         for one in sorted(tables)
     ]  # fmt: skip
@@ -149,33 +149,33 @@ def _row(table: Table, row: int) -> dict[str, Any]:
     }
 
 
-async def predicate_row(desk: Desk, request: Request) -> Response:
+async def predicate_row(state: WebState, request: Request) -> Response:
     """One row of a predicate: predictions and labels over time."""
     given = Parameters(request, ("model", "row", "time"))
-    name, here = request.path_params["name"], where(desk, given)
-    decl = desk.predicate(here.side, name)
-    table = await desk.table(here.side, name)
+    name, here = request.path_params["name"], where(state, given)
+    decl = state.predicate(here.side, name)
+    table = await state.table(here.side, name)
     row = given.number("row", 0, table.cells.rows - 1)
     time = given.number("time", 0, table.values.shape[1] - 1)
     content = {
         "predicate": name,
         "static": decl.static,
-        "model": desk.sides[here.side].name,
+        "model": state.sides[here.side].name,
         "time": time,
         "threshold": table.cells.threshold,
         **_row(table, row),
     }
-    both = desk.comparable and name in desk.sides[1 - here.side].theory.signature.predicates
+    both = state.comparable and name in state.sides[1 - here.side].theory.signature.predicates
     if both:
-        content["other"] = _row(await desk.table(1 - here.side, name), row)["values"]
+        content["other"] = _row(await state.table(1 - here.side, name), row)["values"]
     more = {
-        **frame(desk, request, here),
+        **frame(state, request, here),
         "series": [None if v != v else v for v in content["values"]],
         "other_series": [None if v != v else v for v in content.get("other", [])],
         "title": f"{name}({', '.join(content['binding'].values())})"
         if content["binding"]
         else name,
-        "other_name": desk.sides[1 - here.side].name if both else "",
+        "other_name": state.sides[1 - here.side].name if both else "",
         "back": f"/predicate/{name}" + query({"model": here.side + 1 if here.side else None}),
     }
     return answer(request, "row.html", content, more)

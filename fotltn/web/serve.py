@@ -14,8 +14,8 @@ import uvicorn
 
 from fotltn.errors import DataError
 from fotltn.web.app import application
-from fotltn.web.desk import Desk
-from fotltn.web.gate import MAX_TARGET, Rules
+from fotltn.web.security import MAX_TARGET, Rules
+from fotltn.web.state import WebState
 
 #: Requests that are answered at once; further ones are told to come back.
 MAX_AT_ONCE = 256
@@ -88,17 +88,17 @@ def listen(host: str, port: int | None, token: str | None) -> tuple[socket.socke
 
 
 def server(
-    desk: Desk, address: Address, *, ready: Callable[[], None] | None = None
+    state: WebState, address: Address, *, ready: Callable[[], None] | None = None
 ) -> uvicorn.Server:
     """A server of pages, which `run` starts on a port that was taken.
 
     Args:
-        desk: what is inspected.
+        state: what is inspected.
         address: where requests come to.
         ready: called when requests are answered.
     """
     config = uvicorn.Config(
-        application(desk, address.rules), log_level="warning", access_log=False, http="h11",
+        application(state, address.rules), log_level="warning", access_log=False, http="h11",
         ws="none", lifespan="on", server_header=False, date_header=False, proxy_headers=False,
         limit_concurrency=MAX_AT_ONCE, timeout_keep_alive=20, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_TARGET + 24_000,

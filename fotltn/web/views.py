@@ -16,12 +16,12 @@ from fotltn.analysis.explain.explanation import Explanation
 from fotltn.analysis.over_time import NO_TRUTH
 from fotltn.reporting.typeset import typeset
 from fotltn.semantics.config import PMean
-from fotltn.web.answers import RefusedError, answer, query, wants
-from fotltn.web.desk import Desk, Place, Seen, Standing
 from fotltn.web.inspected import Inspected
+from fotltn.web.jobs import Lane, PendingError
 from fotltn.web.parameters import Parameters
+from fotltn.web.responses import RefusedError, answer, query, wants
 from fotltn.web.rows import MAX_ROWS, PART, chosen, opening, packed
-from fotltn.web.work import Lane, PendingError
+from fotltn.web.state import Place, Seen, Standing, WebState
 
 #: Seconds that the first page waits for values before it is shown without some.
 GLANCE = 0.1
@@ -48,24 +48,24 @@ class Where:
     trace: int | None
 
 
-def where(desk: Desk, given: Parameters) -> Where:
+def where(state: WebState, given: Parameters) -> Where:
     """Read `model` and `trace`."""
-    side = given.number("model", 1, len(desk.sides), least=1) - 1
-    return Where(side, given.named("trace", desk.sides[side].facts.traces, "trace"))
+    side = given.number("model", 1, len(state.sides), least=1) - 1
+    return Where(side, given.named("trace", state.sides[side].facts.traces, "trace"))
 
 
-def frame(desk: Desk, request: Request, here: Where | None = None) -> dict[str, Any]:
+def frame(state: WebState, request: Request, here: Where | None = None) -> dict[str, Any]:
     """What every page shows around its content."""
     side = 0 if here is None else here.side
     trace = (
-        None if here is None or here.trace is None else desk.sides[side].facts.traces[here.trace]
+        None if here is None or here.trace is None else state.sides[side].facts.traces[here.trace]
     )
     kept = {"model": side + 1 if side else None, "trace": trace}
     every = {k: v for k, v in request.query_params.multi_items() if k != "format"}
     return {
-        "sides": [s.name for s in desk.sides],
+        "sides": [s.name for s in state.sides],
         "side": side,
-        "traces": desk.sides[side].facts.traces,
+        "traces": state.sides[side].facts.traces,
         "trace_chosen": trace,
         "kept": kept,
         "as_json": request.url.path + query({**every, "format": "json"}),
@@ -94,47 +94,47 @@ def described(inspected: Inspected) -> dict[str, Any]:
 # --- the theory -------------------------------------------------------------------------------
 
 
-async def theory(desk: Desk, request: Request) -> Response:
+async def theory(state: WebState, request: Request) -> Response:
     """The axioms with what they are worth; what is not computed yet comes when it is there."""
     Parameters(request, ())
-    sources = {a.name: a.source for s in reversed(desk.sides) for a in s.theory.axioms}
-    order = dict.fromkeys(a.name for s in desk.sides for a in s.theory.axioms)
+    sources = {a.name: a.source for s in reversed(state.sides) for a in s.theory.axioms}
+    order = dict.fromkeys(a.name for s in state.sides for a in s.theory.axioms)
     await asyncio.gather(
-        *(_glance(desk, n, a.name) for n, s in enumerate(desk.sides) for a in s.theory.axioms)
+        *(_glance(state, n, a.name) for n, s in enumerate(state.sides) for a in s.theory.axioms)
     )
     axioms: list[dict[str, Any]] = []
     for name in order:
-        standings = [_standing(desk, n, name) for n in range(len(desk.sides))]
+        standings = [_standing(state, n, name) for n in range(len(state.sides))]
         axioms.append({"axiom": name, "text": str(sources[name]), "values": standings})
     content = {
-        "inspected": [described(s) for s in desk.sides],
+        "inspected": [described(s) for s in state.sides],
         "axioms": axioms,
-        "predicates": predicates(desk),
+        "predicates": predicates(state),
         "complete": all(v["state"] != "pending" for a in axioms for v in a["values"]),
         "warnings": [
-            d.as_dict() for s in desk.sides for d in (*s.theory.warnings, *s.facts.warnings)
+            d.as_dict() for s in state.sides for d in (*s.theory.warnings, *s.facts.warnings)
         ],
     }
     shown = {name: Markup(typeset(source)) for name, source in sources.items()}
-    return answer(request, "theory.html", content, {**frame(desk, request), "shown": shown})
+    return answer(request, "theory.html", content, {**frame(state, request), "shown": shown})
 
 
-async def _glance(desk: Desk, side: int, name: str) -> None:
+async def _glance(state: WebState, side: int, name: str) -> None:
     """Wait a moment for an axiom."""
-    if (side, name) not in desk.standings:
+    if (side, name) not in state.standings:
         try:
-            await desk.seen(side, name, lane=Lane.AHEAD, patience=GLANCE)
+            await state.seen(side, name, lane=Lane.AHEAD, patience=GLANCE)
         except PendingError:
             pass
         except Exception:
-            if (side, name) not in desk.standings:
+            if (side, name) not in state.standings:
                 raise
 
 
-def _standing(desk: Desk, side: int, name: str) -> dict[str, Any]:
-    if all(a.name != name for a in desk.sides[side].theory.axioms):
+def _standing(state: WebState, side: int, name: str) -> dict[str, Any]:
+    if all(a.name != name for a in state.sides[side].theory.axioms):
         return {"state": "absent"}
-    match desk.standings.get((side, name)):
+    match state.standings.get((side, name)):
         case None:
             return {"state": "pending"}
         case str(message):
@@ -150,10 +150,10 @@ def _standing(desk: Desk, side: int, name: str) -> dict[str, Any]:
             }  # fmt: skip
 
 
-def predicates(desk: Desk) -> list[dict[str, Any]]:
+def predicates(state: WebState) -> list[dict[str, Any]]:
     """The predicates of whoever is inspected."""
     found: dict[str, dict[str, Any]] = {}
-    for side in desk.sides:
+    for side in state.sides:
         for name, decl in side.theory.signature.predicates.items():
             one = found.setdefault(
                 name,
@@ -167,22 +167,22 @@ def predicates(desk: Desk) -> list[dict[str, Any]]:
 # --- one axiom --------------------------------------------------------------------------------
 
 
-async def axiom(desk: Desk, request: Request) -> Response:
+async def axiom(state: WebState, request: Request) -> Response:
     """An axiom: its value, its heat map, and its rows, the worst first."""
     given = Parameters(request, ("model", "trace", "sort", "by", "find", "from", "count"))
-    name, here = request.path_params["name"], where(desk, given)
-    checked = desk.axiom(here.side, name)
-    seen = await desk.seen(here.side, name)
-    both = desk.shared(name)
+    name, here = request.path_params["name"], where(state, given)
+    checked = state.axiom(here.side, name)
+    seen = await state.seen(here.side, name)
+    both = state.shared(name)
     sort = given.choice("sort", SORTS if both else SORTS[:2], "violation")
-    by = given.number("by", here.side + 1, len(desk.sides), least=1) - 1
+    by = given.number("by", here.side + 1, len(state.sides), least=1) - 1
     order = seen.heat.order
     if sort == "name":
         order = order.sort().values
     elif sort == "difference":
-        order = await desk.apart(name)
+        order = await state.apart(name)
     elif by != here.side and both:
-        order = (await desk.seen(by, name)).heat.order
+        order = (await state.seen(by, name)).heat.order
     listed = chosen(order, seen.heat.cells, here.trace, given.text("find"))
     if wants(request) == "bytes":
         return part(seen, listed, given)
@@ -191,30 +191,30 @@ async def axiom(desk: Desk, request: Request) -> Response:
         "axiom": name,
         "text": str(checked.source),
         "weight": checked.weight,
-        **_about(desk, here, seen),
+        **_about(state, here, seen),
         **rows(seen, listed, given),
         "sort": sort,
         "find": given.text("find"),
     }
     mapped = {here.side: seen}
     if both:
-        mapped[1 - here.side] = await desk.seen(1 - here.side, name)
+        mapped[1 - here.side] = await state.seen(1 - here.side, name)
         content["other"] = mapped[1 - here.side].value
     narrowed = {"trace": content["trace"], "sort": sort, "find": given.text("find")}
     more = {
-        **frame(desk, request, here),
+        **frame(state, request, here),
         "shown": Markup(typeset(checked.source)),
-        "panels": _panels(desk, here, base, mapped, listed, narrowed),
+        "panels": _panels(state, here, base, mapped, listed, narrowed),
         "cells": f"{base}/cell",
         "sorts": SORTS if both else SORTS[:2],
         "letters": letters(seen, listed),
-        "standing": desk.standings[here.side, name],
+        "standing": state.standings[here.side, name],
     }
     return answer(request, "axiom.html", content, more)
 
 
 def _panels(
-    desk: Desk,
+    state: WebState,
     here: Where,
     base: str,
     mapped: Mapping[int, Seen],
@@ -229,7 +229,7 @@ def _panels(
         kept = {"model": side + 1 if side else None, "by": by, **narrowed}
         found.append(
             {
-                "title": desk.sides[side].name if both else "",
+                "title": state.sides[side].name if both else "",
                 "url": base + query({"format": "bytes", **kept}),
                 "open": f"{base}/cell" + query({"model": side + 1}),
                 "first": opening(seen.heat.cells, listed, len(seen.heat.times), seen.heat.bytes),
@@ -240,8 +240,8 @@ def _panels(
     return found
 
 
-def _about(desk: Desk, here: Where, seen: Seen) -> dict[str, Any]:
-    side = desk.sides[here.side]
+def _about(state: WebState, here: Where, seen: Seen) -> dict[str, Any]:
+    side = state.sides[here.side]
     return {
         "model": side.name,
         "semantics": side.semantics.name,
@@ -290,35 +290,35 @@ def letters(seen: Seen, listed: Tensor) -> int:
 # --- one cell ---------------------------------------------------------------------------------
 
 
-async def cell(desk: Desk, request: Request) -> Response:
+async def cell(state: WebState, request: Request) -> Response:
     """A cell of an axiom: why it has its value, and what would change it."""
     given = Parameters(request, ("model", "row", "time", "change"))
-    name, here = request.path_params["name"], where(desk, given)
-    checked = desk.axiom(here.side, name)
-    seen = await desk.seen(here.side, name)
-    place, found = await explained(desk, given, seen, ("axiom", name), here.side)
+    name, here = request.path_params["name"], where(state, given)
+    checked = state.axiom(here.side, name)
+    seen = await state.seen(here.side, name)
+    place, found = await explained(state, given, seen, ("axiom", name), here.side)
     content = {
         "axiom": name,
         "text": str(checked.source),
-        "model": desk.sides[here.side].name,
+        "model": state.sides[here.side].name,
         **cell_content(given, seen, place, found),
     }
-    if desk.shared(name):
-        other = (await desk.seen(1 - here.side, name)).heat.values[place.row, place.time]
+    if state.shared(name):
+        other = (await state.seen(1 - here.side, name)).heat.values[place.row, place.time]
         content["other"] = float(other)
     more = {
-        **frame(desk, request, here),
+        **frame(state, request, here),
         "shown": Markup(typeset(checked.source)),
         "back": f"/axiom/{name}" + query({"model": here.side + 1 if here.side else None}),
         "base": f"/axiom/{name}/cell",
         "same": {"model": here.side + 1 if here.side else None},
-        **cell_extras(desk, here, seen, place, found),
+        **cell_extras(state, here, seen, place, found),
     }
     return answer(request, "cell.html", content, more)
 
 
 async def explained(
-    desk: Desk, given: Parameters, seen: Seen, key: tuple[object, ...], side: int
+    state: WebState, given: Parameters, seen: Seen, key: tuple[object, ...], side: int
 ) -> tuple[Place, Explanation]:
     """The cell that an address names, explained."""
     place = Place(
@@ -330,7 +330,7 @@ async def explained(
             404, "this cell does not count: a guard, or the end of its trace, excludes it"
         )
     fixed = given.choice("change", CHANGES, CHANGES[0]) == "learned"
-    return place, await desk.cell(seen, key, side, place, fixed=fixed)
+    return place, await state.cell(seen, key, side, place, fixed=fixed)
 
 
 def cell_content(given: Parameters, seen: Seen, place: Place, found: Explanation) -> dict[str, Any]:
@@ -352,7 +352,7 @@ def cell_content(given: Parameters, seen: Seen, place: Place, found: Explanation
 
 
 def cell_extras(
-    desk: Desk, here: Where, seen: Seen, place: Place, found: Explanation
+    state: WebState, here: Where, seen: Seen, place: Place, found: Explanation
 ) -> dict[str, Any]:
     """What only the page of a cell needs: its tree line by line, and its neighbours."""
     heat = seen.heat
@@ -367,5 +367,5 @@ def cell_extras(
         "timed": len(heat.times) > 1,
         "over_time": [None if v != v else v for v in values],
         "following": following if following is not None and following.lowest < 1 else None,
-        "given_predicates": desk.sides[here.side].given,
+        "given_predicates": state.sides[here.side].given,
     }

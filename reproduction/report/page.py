@@ -9,7 +9,7 @@ from fotltn.errors import DataError
 from fotltn.format import duration
 from reproduction.paper import published
 from reproduction.report import claims as said
-from reproduction.report import more, tables
+from reproduction.report import extra_tables, tables
 from reproduction.report.compare import compare, contests, data_sets, fractions, methods
 from reproduction.report.records import Record
 from reproduction.report.render import Table, as_markdown, number, percent
@@ -56,15 +56,18 @@ def page(
         _section(tables.welch_table(records)),
         _section(tables.statistics_table(statistics)) if statistics else "",
         "## What the paper does not show\n",
-        *(_section(more.predicates_table(records, data=data)) for data in data_sets(records)),
+        *(
+            _section(extra_tables.predicates_table(records, data=data))
+            for data in data_sets(records)
+        ),
         *(_section(table) for table in (
-            more.violations_table(records),
-            more.axioms_table(records, "violations"),
-            more.axioms_table(records, "axioms"),
+            extra_tables.violations_table(records),
+            extra_tables.axioms_table(records, "violations"),
+            extra_tables.axioms_table(records, "axioms"),
         )),
         "## Time and settings\n\n" + _times(records, wall or {}),
-        _section(more.times_table(records)),
-        _section(more.settings_table(records)),
+        _section(extra_tables.times_table(records)),
+        _section(extra_tables.settings_table(records)),
     ]  # fmt: skip
     return "\n".join(part for part in parts if part)
 

@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.reporting.look import (
+from fotltn.reporting.stats import Summary
+from fotltn.reporting.theme import (
     BLACK,
     BLUE,
     GREEN,
@@ -22,7 +23,6 @@ from fotltn.reporting.look import (
     look,
     new_figure,
 )
-from fotltn.reporting.stats import Summary
 from reproduction.paper import published
 from reproduction.report.compare import Key, cells, data_sets, fractions, methods
 from reproduction.report.records import Record

@@ -152,7 +152,7 @@ def fresh(code: str) -> str:
 
 def test_matplotlib_and_scipy_load_late():
     code = (
-        "import sys, reproduction.report.write, reproduction.report.page\n"
+        "import sys, reproduction.report.export, reproduction.report.page\n"
         "print([name for name in ('matplotlib', 'scipy', 'torch') if name in sys.modules])"
     )
     assert fresh(code) == "[]"

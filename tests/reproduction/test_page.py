@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fotltn.errors import DataError
+from reproduction.report.export import all_tables, write_report
 from reproduction.report.page import page
 from reproduction.report.records import Record, record
-from reproduction.report.write import all_tables, write_report
 from tests.reproduction.synthetic import STATISTICS, TRUTH, grid, values
 
 

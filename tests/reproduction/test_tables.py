@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fotltn.reporting.stats import Summary
-from reproduction.report.more import (
+from reproduction.report.extra_tables import (
     axioms_table,
     predicates_table,
     settings_table,

@@ -15,9 +15,9 @@ from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import model_of
 from fotltn.project.train import train
-from fotltn.web.desk import Desk
 from fotltn.web.inspected import Inspected, of_facts, of_model
 from fotltn.web.serve import Address, listen, server
+from fotltn.web.state import WebState
 from tests.patience import PATIENCE
 
 TOKEN = "a-token-for-tests"
@@ -112,7 +112,7 @@ class Served:
 def served(*sides: Inspected, budget: int = 2**28) -> Iterator[Served]:
     """Serve until the caller is done."""
     taken, address = listen("127.0.0.1", None, TOKEN)
-    running = server(Desk(sides, budget=budget), address)
+    running = server(WebState(sides, budget=budget), address)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [taken]})
     thread.start()
     while not running.started and thread.is_alive():

@@ -1,4 +1,4 @@
-"""Work beside the server: each result once, under limits, and nobody held up."""
+"""Jobs beside the server: each result once, under limits, and nobody held up."""
 
 import asyncio
 import threading
@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from fotltn.web.answers import RefusedError
-from fotltn.web.work import Lane, PendingError, Work
+from fotltn.web.jobs import Jobs, Lane, PendingError
+from fotltn.web.responses import RefusedError
 
 
 @pytest.fixture
-def work() -> Iterator[Work]:
-    found = Work(room=100)
+def work() -> Iterator[Jobs]:
+    found = Jobs(room=100)
     yield found
     found.close()
 

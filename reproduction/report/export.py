@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fotltn.errors import DataError
 from fotltn.files import Content, write_files
-from fotltn.reporting.look import drawn
-from reproduction.report import claims, more, tables
+from fotltn.reporting.theme import drawn
+from reproduction.report import claims, extra_tables, tables
 from reproduction.report.records import Record
 from reproduction.report.render import FORMATS, Table
 from reproduction.report.sweeps import predicates_figure, results_figure
@@ -29,12 +29,12 @@ def all_tables(
         "table3_pr_auc": tables.results_table(records, "pr_auc"),
         "table3_kb_sat": tables.results_table(records, "kb_sat", truth=truth, all_false=all_false),
         "table4_tests": tables.welch_table(records),
-        "predicates": more.predicates_table(records),
-        "violations": more.violations_table(records),
-        "violations_by_axiom": more.axioms_table(records, "violations"),
-        "satisfaction_by_axiom": more.axioms_table(records, "axioms"),
-        "times": more.times_table(records),
-        "settings": more.settings_table(records),
+        "predicates": extra_tables.predicates_table(records),
+        "violations": extra_tables.violations_table(records),
+        "violations_by_axiom": extra_tables.axioms_table(records, "violations"),
+        "satisfaction_by_axiom": extra_tables.axioms_table(records, "axioms"),
+        "times": extra_tables.times_table(records),
+        "settings": extra_tables.settings_table(records),
     }
     return {name: table for name, table in found.items() if table.groups}
 

@@ -21,11 +21,11 @@ from fotltn.logic.check import CheckedAxiom, CheckedFormula, check_formula
 from fotltn.syntax import formula as f
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import PredicateDecl
-from fotltn.web.answers import RefusedError
 from fotltn.web.budget import check_cost
 from fotltn.web.inspected import Inspected
+from fotltn.web.jobs import PATIENCE, Jobs, Lane
+from fotltn.web.responses import RefusedError
 from fotltn.web.rows import Table, difference, predictions
-from fotltn.web.work import PATIENCE, Lane, Work
 
 #: Facts that would change a cell most, as many as are shown.
 INFLUENCES = 8
@@ -96,7 +96,7 @@ class Place:
     time: int
 
 
-class Desk:
+class WebState:
     """One or two that are inspected, and the work about them.
 
     Args:
@@ -108,7 +108,7 @@ class Desk:
     def __init__(self, sides: Sequence[Inspected], *, budget: int, room: int = 2**30) -> None:
         """Nothing is computed yet."""
         self.sides, self.budget = tuple(sides), budget
-        self.work = Work(room)
+        self.jobs = Jobs(room)
         self.standings: dict[tuple[int, str], Standing | str] = {}
 
     def warm(self) -> None:
@@ -120,12 +120,12 @@ class Desk:
         """Begin with what the first page needs."""
         for side, inspected in enumerate(self.sides):
             for axiom in inspected.theory.axioms:
-                self.work.ahead(("axiom", side, axiom.name), partial(self._see, side, axiom))
+                self.jobs.ahead(("axiom", side, axiom.name), partial(self._see, side, axiom))
         for side, inspected in enumerate(self.sides):
-            self.work.ahead(("typed", side, "true"), partial(self._read, side, "true"), Lane.CHECKS)
-            self.work.ahead(("metrics", side), partial(self._measure, side))
+            self.jobs.ahead(("typed", side, "true"), partial(self._read, side, "true"), Lane.CHECKS)
+            self.jobs.ahead(("metrics", side), partial(self._measure, side))
             for name in inspected.learned:
-                self.work.ahead(("predicate", side, name), partial(self._lay_out, side, name))
+                self.jobs.ahead(("predicate", side, name), partial(self._lay_out, side, name))
 
     @property
     def comparable(self) -> bool:
@@ -163,14 +163,14 @@ class Desk:
     ) -> Seen:
         """The heat map of an axiom."""
         axiom = self.axiom(side, name)
-        return await self.work.get(
+        return await self.jobs.get(
             ("axiom", side, name), lambda: self._see(side, axiom), lane=lane, patience=patience
         )
 
     async def apart(self, name: str) -> Tensor:
         """The rows of an axiom by how far two differ."""
         one, other = await self.seen(0, name), await self.seen(1, name)
-        return await self.work.get(("apart", name), lambda: difference(one.heat, other.heat))
+        return await self.jobs.get(("apart", name), lambda: difference(one.heat, other.heat))
 
     def _see(self, side: int, axiom: CheckedAxiom) -> Seen:
         try:
@@ -198,7 +198,7 @@ class Desk:
         """
         given = self.sides[side].given if fixed else ()
         cells = seen.heat.cells
-        return await self.work.get(
+        return await self.jobs.get(
             ("cell", key, side, place, fixed),
             lambda: why(
                 cells, cells.cell(place.row, place.time), top=INFLUENCES,
@@ -215,7 +215,7 @@ class Desk:
         Raises:
             FotError: with everything that is wrong with it.
         """
-        return await self.work.get(
+        return await self.jobs.get(
             ("typed", side, text), partial(self._read, side, text), lane=Lane.CHECKS
         )
 
@@ -235,12 +235,12 @@ class Desk:
             check_cost(side.cells(checked), self.budget)
             return None if checked.free else self._value(side, checked.formula)
 
-        return await self.work.get(("value", typed.side, typed.text), job, lane=Lane.TYPED)
+        return await self.jobs.get(("value", typed.side, typed.text), job, lane=Lane.TYPED)
 
     async def mapped(self, typed: Typed) -> Seen:
         """The heat map of a typed formula."""
         value = await self.value(typed)
-        return await self.work.get(
+        return await self.jobs.get(
             ("map", typed.side, typed.text),
             lambda: _seen(self.sides[typed.side].cells(typed.checked), value),
             lane=Lane.MAPS,
@@ -258,7 +258,7 @@ class Desk:
     async def table(self, side: int, name: str) -> Table:
         """The predictions and labels of a predicate."""
         self.predicate(side, name)
-        return await self.work.get(("predicate", side, name), partial(self._lay_out, side, name))
+        return await self.jobs.get(("predicate", side, name), partial(self._lay_out, side, name))
 
     def _lay_out(self, side: int, name: str) -> Table:
         decl, inspected = self.predicate(side, name), self.sides[side]
@@ -269,7 +269,7 @@ class Desk:
 
     async def metrics(self, side: int) -> Report | None:
         """How good predictions are on facts that were held back; None without any."""
-        return await self.work.get(("metrics", side), partial(self._measure, side))
+        return await self.jobs.get(("metrics", side), partial(self._measure, side))
 
     def _measure(self, side: int) -> Report | None:
         model = self.sides[side].model

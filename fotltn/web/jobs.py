@@ -1,4 +1,4 @@
-"""Work beside the server: threads with a limit, and results that are kept under a limit.
+"""Jobs beside the server: threads with a limit, and results that are kept under a limit.
 
 A handler never computes by itself. It asks for a result by a key: one that is kept is there at
 once, one that is being computed is waited for, and another one is computed in a thread. Who waits
@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import Any, TypeVar
 
-from fotltn.web.answers import RefusedError
+from fotltn.web.responses import RefusedError
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class PendingError(Exception):
     """A result that takes longer than anybody should wait for; it will be there."""
 
 
-class Work:
+class Jobs:
     """Computes results in threads, each once, and keeps them."""
 
     def __init__(self, room: int) -> None:

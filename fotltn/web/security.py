@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fotltn.web.answers import failure
+from fotltn.web.responses import failure
 
 #: The longest path and query that are read, in bytes as they were sent.
 MAX_TARGET = 40_000
@@ -54,7 +54,7 @@ class Rules:
     cookie: str
 
 
-class Gate:
+class Guard:
     """Lets a request through to the application, or answers it with what is wrong."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
