@@ -6,16 +6,18 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, Diagnostic, missing
 from fotltn.files import write_files
-from fotltn.format import count, degree, number, share
+from fotltn.format import count, degree, number, share, signed
 from fotltn.reporting.svg import inline_svg
 
 if TYPE_CHECKING:
+    import jinja2
     from matplotlib.figure import Figure
 
 PAGES = Path(__file__).parent / "pages"
@@ -49,13 +51,12 @@ def check_packages() -> None:
             raise missing("reports need", name, "report")
 
 
-def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
-    """A page from a template in `pages/`, or in a folder of yours; what is put in is escaped.
+@cache
+def templates(*folders: Path) -> jinja2.Environment:
+    """The templates in folders of yours and in `pages/`; what is put in is escaped.
 
-    Raises:
-        DataError: a package is missing.
+    They write numbers as `fotltn.format` does.
     """
-    check_packages()
     import jinja2
 
     environment = jinja2.Environment(
@@ -65,14 +66,19 @@ def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "number": number,
-        "degree": degree,
-        "share": share,
-        "count": count,
-    }
+    environment.filters |= {f.__name__: f for f in (number, degree, share, count, signed)}
+    return environment
+
+
+def render(template: str, values: Mapping[str, Any], *folders: Path) -> str:
+    """A page from a template in `pages/`, or in a folder of yours.
+
+    Raises:
+        DataError: a package is missing.
+    """
+    check_packages()
     style = (PAGES / "style.css").read_text("utf-8")
-    return environment.get_template(template).render(style=style, **values)
+    return templates(*folders).get_template(template).render(style=style, **values)
 
 
 def write_page(text: str, path: Path | str, *, force: bool = False) -> Path:
@@ -104,7 +110,12 @@ def check_place(path: Path | str, *, force: bool = False) -> None:
     target = Path(os.path.realpath(path))
     try:
         if not os.path.lexists(target):
-            _check_folder(path, next(p for p in target.parents if os.path.lexists(p)))
+            folder = next(p for p in target.parents if os.path.lexists(p))
+            if not folder.is_dir():
+                raise DataError(f"cannot write {path}: '{folder.name}' is a file, not a folder")
+            if not os.access(folder, os.W_OK):
+                name = folder.name
+                raise DataError(f"cannot write {path}: the folder '{name}' cannot be written to")
             return
         if target.is_dir():
             hint = f"name a file, such as {Path(path) / 'report.html'}"
@@ -116,19 +127,7 @@ def check_place(path: Path | str, *, force: bool = False) -> None:
         with target.open("rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise _refused(path, error) from None
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
     if head and MARK.encode() not in head:
         hint = "--force replaces it, or give another name with -o"
         raise DataError(Diagnostic(f"{path} is there, and is no report of fotltn", hint=hint))
-
-
-def _check_folder(path: Path | str, folder: Path) -> None:
-    """Refuse a place of which it is clear that nothing can be written there."""
-    if not folder.is_dir():
-        raise DataError(f"cannot write {path}: '{folder.name}' is a file, not a folder")
-    if not os.access(folder, os.W_OK):
-        raise DataError(f"cannot write {path}: the folder '{folder.name}' cannot be written to")
-
-
-def _refused(path: Path | str, error: OSError) -> DataError:
-    return DataError(f"cannot write {path}: {error.strerror or error}")

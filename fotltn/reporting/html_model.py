@@ -10,14 +10,12 @@ from fotltn.analysis.audit_data import Audit, AxiomAudit, Finding
 from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.violations import Violations
-from fotltn.learn.fit import Epoch
-from fotltn.project.config import settings, show_config
+from fotltn.project.config import settings
 from fotltn.project.model import Model
 from fotltn.project.stored import fingerprint, versions
-from fotltn.reporting.cells import Band, Worst, band, worst
+from fotltn.reporting.plots import Band, Worst, band, worst
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.show import show_theory
-from fotltn.syntax.theory import Theory
 
 if TYPE_CHECKING:
     from fotltn.analysis.metrics import Scores
@@ -69,45 +67,27 @@ class ModelContent:
 
     Args:
         name: what it is a report of.
+        model: the model, with how it was trained.
         threshold: the degree from which on a fact is true.
         metrics: how good predictions of test facts are; None if there are none.
         scores: the truth and degree of each of these facts.
         audit: of the axioms; None if there are none.
         axioms: each of them.
-        history: the epochs.
-        reason: why training ended.
-        best_epoch: the epoch that was kept.
-        flips: the rate of flipped labels, if it was learned.
-        theory: as it was written.
         size: how large everything is.
-        seeds: what was drawn from.
-        settings: of the project, and the same as text.
-        text: the settings as a project's file.
         fingerprint: of the data.
-        trained: the versions that trained it.
         written: the versions that write the report.
-        traces: the names of the traces.
     """
 
     name: str
+    model: Model
     threshold: float
     metrics: Report | None
     scores: Scores
     audit: Audit | None
     axioms: tuple[AxiomContent, ...]
-    history: tuple[Epoch, ...]
-    reason: str
-    best_epoch: int
-    flips: float | None
-    theory: Theory
     size: Mapping[str, int]
-    seeds: Mapping[str, int]
-    settings: Mapping[str, Any]
-    text: str
     fingerprint: str
-    trained: Mapping[str, str]
     written: Mapping[str, str]
-    traces: tuple[str, ...]
 
     @property
     def told(self) -> str:
@@ -115,31 +95,38 @@ class ModelContent:
         many = len(self.axioms)
         return f"{many} axiom{'s' * (many != 1)}, {self.size['test facts']:,} test facts"
 
+    @property
+    def seeds(self) -> dict[str, int]:
+        """What was drawn from."""
+        config = self.model.config
+        return {"data": config.data.seed, "training": config.training.seed}
+
     def curves(self) -> dict[str, Curve]:
         """Precision and recall, of the predicates that have both true and false test facts."""
         return {n: pr_curve(*pair) for n, pair in self.scores.items() if pr_auc(*pair).defined}
 
     def as_dict(self) -> dict[str, Any]:
         """The content for machines."""
+        model = self.model
         return {
             "model": self.name,
             "threshold": self.threshold,
             "metrics": None if self.metrics is None else self.metrics.as_dict(),
             "curves": {n: c.as_dict() for n, c in self.curves().items()},
-            "knowledge_base": (None if self.audit is None else self.audit.knowledge_base.as_dict()),
+            "knowledge_base": None if self.audit is None else self.audit.knowledge_base.as_dict(),
             "axioms": [a.as_dict() for a in self.axioms],
             "training": {
-                "reason": self.reason,
-                "best_epoch": self.best_epoch,
-                "flips": self.flips,
-                "history": [asdict(e) for e in self.history],
+                "reason": model.reason,
+                "best_epoch": model.best_epoch,
+                "flips": model.flips,
+                "history": [asdict(e) for e in model.history],
             },
-            "theory": show_theory(self.theory),
+            "theory": show_theory(model.world.source),
             "size": dict(self.size),
-            "seeds": dict(self.seeds),
-            "settings": dict(self.settings),
+            "seeds": self.seeds,
+            "settings": dict(settings(model.config)),
             "fingerprint": self.fingerprint,
-            "versions": {"trained": dict(self.trained), "written": dict(self.written)},
+            "versions": {"trained": dict(model.versions), "written": dict(self.written)},
         }
 
 
@@ -160,12 +147,11 @@ def model_content(
         top: how many of the worst bindings to give for each axiom.
         on_step: is told how far it is.
     """
-    total = len(model.theory.axioms)
     audit = model.audit(threshold=threshold) if model.theory.axioms else None
     axioms = []
     for i, axiom in enumerate(model.theory.axioms):
         if on_step is not None:
-            on_step(i, total)
+            on_step(i, len(model.theory.axioms))
         assert audit is not None
         cells = model.cells(axiom.name, threshold=threshold)
         number = cells.rows * model.tables.horizon
@@ -178,30 +164,13 @@ def model_content(
                 number,
                 None if heat is None else band(heat),
                 None if heat is None else worst(heat, _ROWS),
-                model.violations(axiom.name, top=top, threshold=threshold),
+                cells.worst(top),
             )
         )
     return ModelContent(
-        name=name,
-        threshold=threshold,
-        metrics=model.metrics(threshold=threshold),
-        scores=model.scores(),
-        audit=audit,
-        axioms=tuple(axioms),
-        history=model.history,
-        reason=model.reason,
-        best_epoch=model.best_epoch,
-        flips=model.flips,
-        theory=model.world.source,
-        size=_size(model),
-        seeds={"data": model.config.data.seed, "training": model.config.training.seed},
-        settings=settings(model.config),
-        text=show_config(model.config),
-        fingerprint=fingerprint(model.world),
-        trained=dict(model.versions),
-        written=versions(),
-        traces=model.facts.traces,
-    )
+        name, model, threshold, model.metrics(threshold=threshold), model.scores(), audit,
+        tuple(axioms), _size(model), fingerprint(model.world), versions(),
+    )  # fmt: skip
 
 
 def _size(model: Model) -> dict[str, int]:

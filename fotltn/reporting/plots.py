@@ -7,12 +7,372 @@ matplotlib is loaded when the first figure is made, and nothing of its global st
 
 from __future__ import annotations
 
-from fotltn.reporting.cells import Band as Band
-from fotltn.reporting.cells import band as band
-from fotltn.reporting.cells import heat_map as heat_map
-from fotltn.reporting.cells import truth_over_time as truth_over_time
-from fotltn.reporting.curves import axiom_curves as axiom_curves
-from fotltn.reporting.curves import calibration as calibration
-from fotltn.reporting.curves import precision_recall as precision_recall
-from fotltn.reporting.curves import training_curves as training_curves
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.format import count, number
+from fotltn.reporting.theme import (
+    BLUE,
+    DOTTED,
+    GREEN,
+    GREY,
+    ORANGE,
+    SERIES,
+    WHITE,
+    drawing,
+    error_colours,
+    whole_ticks,
+)
 from fotltn.reporting.theme import save as save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fotltn.analysis.metrics import Calibration, Scores
+    from fotltn.analysis.over_time import BindingRow, TruthOverTime
+    from fotltn.learn.fit import Epoch
+
+_NAME = 28  # characters of a binding that a heat map shows
+_SHOWN = 3  # axioms with a colour of their own, unless they are named
+_NOTHING = "no binding of the rule counts at any time, so there is nothing to draw"
+
+
+# --- training --------------------------------------------------------------------------------
+
+
+def training_curves(history: Sequence[Epoch], *, ax: Axes | None = None) -> Axes:
+    """The loss by epoch, with its parts: that of the facts, and that of the axioms.
+
+    What decides which epoch is kept is drawn where it is another number than the loss. The epoch
+    that was kept has a dotted line.
+
+    Args:
+        history: the epochs, as `model.history` has them.
+        ax: what to draw on, in place of a new figure.
+
+    Raises:
+        DataError: there are no epochs.
+    """
+    lines = {"loss": (BLUE, 1.8), "facts": (ORANGE, 1.2), "axioms": (GREEN, 1.2)}
+    if any(e.watched != e.loss for e in history):
+        lines["watched"] = (GREY, 1.2)
+    with _by_epoch(history, "loss", ax) as ax:
+        for name, (colour, width) in lines.items():
+            values = [(e.number, getattr(e, name)) for e in history]
+            _line(ax, [(n, v) for n, v in values if v is not None], colour, width, name)
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+    return ax
+
+
+def axiom_curves(
+    history: Sequence[Epoch], *, axioms: Sequence[str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """The value of each axiom by epoch.
+
+    Args:
+        history: the epochs, as `model.history` has them.
+        axioms: those to draw in colour; without, the lowest at the end. The others are grey.
+        ax: what to draw on, in place of a new figure.
+
+    Raises:
+        DataError: there are no epochs or no axioms in them, or an axiom is unknown.
+    """
+    with _by_epoch(history, "value", ax) as ax:
+        last = {name: value for epoch in history for name, value in epoch.values.items()}
+        if not last:
+            raise DataError("the epochs have no values of axioms to draw")
+        chosen = sorted(last, key=lambda n: last[n])[:_SHOWN] if axioms is None else list(axioms)
+        for name in chosen:
+            _known("axiom", name, list(last))
+        others = [n for n in last if n not in chosen]
+        for i, name in enumerate([*others, *chosen]):
+            points = [(e.number, e.values[name]) for e in history if name in e.values]
+            if i < len(others):
+                _line(ax, points, GREY, 0.7, None if i else "other axioms", alpha=0.45)
+            else:
+                _line(ax, points, SERIES[(i - len(others)) % len(SERIES)], 1.5, name)
+        ax.set_ylim(top=1.02)
+    return ax
+
+
+@contextmanager
+def _by_epoch(history: Sequence[Epoch], what: str, ax: Axes | None) -> Iterator[Axes]:
+    """Axes for something by epoch; the epoch that was kept is marked."""
+    if not history:
+        raise DataError("there are no epochs to draw; the model is not trained")
+    best = max((e.number for e in history if e.best), default=None)
+    with drawing(ax) as ax:
+        yield ax
+        if best is not None and len(history) > 1:
+            ax.axvline(best, color=GREY, label=f"kept: epoch {best}", **DOTTED)
+        ax.set_xlabel("epoch")
+        whole_ticks(ax, [epoch.number for epoch in history])
+        ax.set_ylabel(what)
+        ax.legend(frameon=False)
+
+
+def _line(
+    ax: Axes,
+    points: Sequence[tuple[int, float]],
+    colour: str,
+    width: float,
+    label: str | None,
+    **look: Any,
+) -> None:
+    """A line, or a mark where there is one point; nothing without points."""
+    if points:
+        marker = "o" if len(points) == 1 else None
+        ax.plot(
+            *zip(*points, strict=True), color=colour, lw=width, label=label, marker=marker, **look
+        )
+
+
+# --- predictions -----------------------------------------------------------------------------
+
+
+def precision_recall(
+    scores: Scores, predicates: str | Sequence[str] | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """Precision against recall, as the threshold falls; dotted, what a constant scores.
+
+    The area under a line is the PR-AUC of the legend.
+
+    Args:
+        scores: truth and degree by predicate, as `model.scores()` gives them.
+        predicates: one or several of them; without, all for which there is a curve.
+        ax: what to draw on, in place of a new figure.
+
+    Raises:
+        DataError: a predicate is unknown, or its facts are all true or all false.
+    """
+    from fotltn.analysis.metrics import chance, pr_auc, pr_curve
+
+    chosen = [predicates] if isinstance(predicates, str) else predicates
+    if chosen is None:
+        chosen = [n for n, pair in scores.items() if pr_auc(*pair).defined]
+        if not chosen:
+            raise DataError("no predicate has both true and false facts, so there is no curve")
+    for name in chosen:
+        _known("predicate", name, scores)
+        if reason := pr_auc(*scores[name]).reason:
+            raise DataError(f"'{name}' has no curve of precision and recall: {reason}")
+    with drawing(ax, 4.2, 3.6) as ax:
+        for i, name in enumerate(chosen):
+            colour = SERIES[i % len(SERIES)]
+            curve, area = pr_curve(*scores[name]), pr_auc(*scores[name]).value
+            heights = (*curve.precision[:-1], curve.precision[-2])  # the last one is by convention
+            ax.step(
+                curve.recall, heights, where="post", color=colour, lw=1.5,
+                label=f"{name} {number(area)}",
+            )  # fmt: skip
+            level = chance(scores[name][0]).value
+            ax.axhline(level, color=GREY if len(chosen) == 1 else colour, **DOTTED)
+        ax.set_xlabel("recall")
+        ax.set_ylabel("precision")
+        ax.set_xlim(-0.02, 1.02)
+        ax.set_ylim(-0.02, 1.05)
+        if len(chosen) > 1:
+            ax.legend(frameon=False)
+        else:
+            ax.set_title(f"{chosen[0]}: PR-AUC {number(area)}, chance {number(level)}")
+    return ax
+
+
+def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = None) -> Axes:
+    """The share of true facts against the predicted degree, by bins; bars count the facts.
+
+    Where predictions are calibrated, points lie on the diagonal. Bars are as high as their share
+    of all facts, and have the number of facts above them.
+
+    Args:
+        measured: the bins, as `model.metrics().predicates["Stop"].calibration` has them.
+        title: stands above.
+        ax: what to draw on, in place of a new figure.
+
+    Raises:
+        DataError: all bins are empty.
+    """
+    bins = [b for b in measured.bins if b.count]
+    total = sum(b.count for b in bins)
+    if not total:
+        raise DataError("there are no facts to draw the calibration of")
+    with drawing(ax, 4.2, 3.6) as ax:
+        places = [(b.low + b.high) / 2 for b in bins]
+        widths = [0.86 * (b.high - b.low) for b in bins]
+        shares = [b.count / total for b in bins]
+        ax.bar(places, shares, widths, color=GREY, alpha=0.25, lw=0, label="share of facts")
+        for place, share, one in zip(places, shares, bins, strict=True):
+            text = count(one.count) if one.count < 10_000 else f"{one.count / 1000:.0f}k"
+            ax.annotate(
+                text, (place, share), xytext=(0, 1.5), textcoords="offset points", ha="center",
+                va="bottom", fontsize=6.5, color=GREY,
+            )  # fmt: skip
+        ax.plot([0, 1], [0, 1], color=GREY, **DOTTED)
+        ax.plot(
+            [b.predicted for b in bins], [b.true for b in bins], color=BLUE, marker="o",
+            lw=1.4, markersize=5, mec=WHITE, mew=0.6, label="share of true facts",
+        )  # fmt: skip
+        ax.set_xlabel("predicted degree")
+        ax.set_ylabel("share that is true")
+        ax.set_xlim(-0.02, 1.02)
+        ax.set_ylim(-0.02, 1.06)
+        if title:
+            ax.set_title(title)
+    return ax
+
+
+def _known(what: str, name: str, names: Sequence[str] | Scores) -> None:
+    if name not in names:
+        hint = did_you_mean(name, names) or f"there are {listing(names)}"
+        raise DataError(f"there is no {what} '{name}' to draw; {hint}")
+
+
+# --- one rule over bindings and time ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The values of a rule's body at each time, over all traces and bindings that count there.
+
+    Args:
+        times: the points at which something counts.
+        mean: the mean value at each.
+        low: the lowest value at each.
+        high: the highest value at each.
+        violated: how many cells are false at each, in two-valued logic.
+    """
+
+    times: tuple[int, ...] = ()
+    mean: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    violated: tuple[int, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The numbers for machines."""
+        return {name: list(getattr(self, name)) for name in self.__slots__}
+
+
+def band(rule: TruthOverTime) -> Band:
+    """The mean and the range of a rule's values at each time."""
+    values = rule.values.detach().cpu().numpy()
+    violated = (rule.truth == 0).sum(0).tolist()
+    columns = []
+    for i, time in enumerate(rule.times):
+        column = values[:, i]
+        column = column[~np.isnan(column)]
+        if len(column):
+            mean = float(column.mean(dtype=np.float64))
+            columns.append((time, mean, float(column.min()), float(column.max()), violated[i]))
+    return Band(*zip(*columns, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worst:
+    """The worst bindings of a rule, with their values over time.
+
+    Args:
+        rows: the bindings, the worst first.
+        values: their degrees with axes (row, time); NaN where nothing counts.
+        times: the time of each column.
+        traces: how many traces there are in all.
+    """
+
+    rows: tuple[BindingRow, ...]
+    values: np.ndarray[Any, Any]
+    times: tuple[int, ...]
+    traces: int
+
+    def as_dict(self) -> dict[str, object]:
+        """The rows for machines; what does not count is NaN."""
+        pairs = zip(self.rows, self.values.tolist(), strict=True)
+        return {
+            "times": list(self.times),
+            "rows": [{**row.as_dict(), "values": values} for row, values in pairs],
+        }
+
+
+def worst(rule: TruthOverTime, top: int) -> Worst:
+    """The worst bindings of a rule, at most so many."""
+    rows = rule.worst(top)
+    values = rule.values[[row.row for row in rows]].detach().cpu().numpy()
+    return Worst(rows, values, rule.times, len(rule.lengths))
+
+
+def truth_over_time(rule: TruthOverTime | Band, *, ax: Axes | None = None) -> Axes:
+    """The value of a rule's body over time: the mean over bindings, and a band down to the worst.
+
+    The band reaches from the lowest value at each time to the highest.
+
+    Args:
+        rule: what `model.truth_over_time` gives, or the band of it.
+        ax: what to draw on, in place of a new figure.
+
+    Raises:
+        DataError: no cell counts.
+    """
+    drawn = rule if isinstance(rule, Band) else band(rule)
+    times, single = drawn.times, len(drawn.times) == 1
+    if not times:
+        raise DataError(_NOTHING)
+    with drawing(ax, 5.2, 2.4) as ax:
+        if single:
+            ax.vlines(times, drawn.low, drawn.high, color=BLUE, alpha=0.3, lw=8)
+        else:
+            ax.fill_between(
+                times, drawn.low, drawn.high, color=BLUE, alpha=0.16, linewidth=0,
+                label="lowest to highest",
+            )  # fmt: skip
+            ax.plot(times, drawn.low, color=ORANGE, lw=1, label="lowest")
+        ax.plot(times, drawn.mean, color=BLUE, lw=1.6, marker="o" if single else None, label="mean")
+        ax.set_ylim(-0.04, 1.06)
+        ax.set_xlabel("time")
+        ax.set_ylabel("value")
+        whole_ticks(ax, times)
+    return ax
+
+
+def heat_map(rule: TruthOverTime | Worst, *, top: int = 30, ax: Axes | None = None) -> Axes:
+    """The worst bindings of a rule, one a row, against time; the fuller the colour, the falser.
+
+    What does not count, for a guard or since the trace has ended, is grey.
+
+    Args:
+        rule: what `model.truth_over_time` gives, or the worst of it.
+        top: how many bindings to draw at most, the worst first.
+        ax: what to draw on, in place of a new figure.
+
+    Raises:
+        DataError: no cell counts, or `top` is less than 1.
+    """
+    if top < 1:
+        raise DataError(f"a heat map has at least 1 row, not {top}")
+    drawn = rule if isinstance(rule, Worst) else worst(rule, top)
+    rows, times = drawn.rows[:top], drawn.times
+    if not rows:
+        raise DataError(_NOTHING)
+    with drawing(ax, 5.2, 0.8 + 0.2 * len(rows)) as ax:
+        ax.imshow(
+            np.ma.masked_invalid(drawn.values[:top]), cmap=error_colours(), vmin=0, vmax=1,
+            aspect="auto", interpolation="none",
+            extent=(times[0] - 0.5, times[-1] + 0.5, len(rows) - 0.5, -0.5),
+        )  # fmt: skip
+        names = [_label(row, several=drawn.traces > 1) for row in rows]
+        ax.set_yticks(range(len(rows)), names, parse_math=False)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(visible=False)
+        ax.set_xlabel("time")
+        whole_ticks(ax, times)
+    return ax
+
+
+def _label(row: BindingRow, *, several: bool) -> str:
+    """A binding by names, with its trace if there are several."""
+    text = ", ".join(row.binding.values()) or "the rule"
+    text = f"{row.trace_name or row.trace}: {text}" if several else text
+    return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"

@@ -59,7 +59,7 @@ def inline_svg(figure: Figure, *, name: str, label: str) -> str:
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = _DROPPED.sub("", out.getvalue())
     text = re.sub(r'style="[^"]*"', lambda m: _styled(m[0]), text)
-    text = _own_ids(text, name)
+    text = _prefixed_ids(text, name)
     root = _ROOT.search(text)
     assert root is not None
     width = float(root["box"].split()[2]) * _POINTS
@@ -76,12 +76,12 @@ def _styled(style: str) -> str:
     return _FONT.sub(lambda m: f"font-size: {m[2]}px", style)
 
 
-def _own_ids(text: str, name: str) -> str:
+def _prefixed_ids(text: str, name: str) -> str:
     """Ids that are used get a name of their own, others go."""
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
 
-    def kept(found: re.Match[str]) -> str:
-        return f' id="{name}-{found[1]}"' if found[1] in used else ""
+    def prefixed(match: re.Match[str]) -> str:
+        return f' id="{name}-{match[1]}"' if match[1] in used else ""
 
-    text = re.sub(r'\sid="([^"]*)"', kept, text)
+    text = re.sub(r'\sid="([^"]*)"', prefixed, text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)

@@ -112,8 +112,8 @@ def error_colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     colour = to_rgb(ORANGE)
-    found = LinearSegmentedColormap.from_list("error", [(*colour, 1.0), (*colour, 0.0)])
-    return found.with_extremes(bad=(0.5, 0.5, 0.5, 0.22))
+    fading = LinearSegmentedColormap.from_list("error", [(*colour, 1.0), (*colour, 0.0)])
+    return fading.with_extremes(bad=(0.5, 0.5, 0.5, 0.22))
 
 
 def drawn(figure: Figure, path: Path | str) -> dict[Path, Content]:

@@ -47,29 +47,29 @@ def typeset(formula: f.Syntax) -> str:
 
 def _variables(formula: f.Syntax) -> set[str]:
     """The names that quantifiers bind."""
-    found: list[f.Binder | f.Paired] = []
+    bound: list[f.Binder | f.Paired] = []
     for node in postorder(formula):
         if isinstance(node, f.Forall | f.Exists):
-            found += node.binders
-    return {b.name for one in found for b in (one.binders if isinstance(one, f.Paired) else (one,))}
+            bound += node.binders
+    return {b.name for one in bound for b in (one.binders if isinstance(one, f.Paired) else (one,))}
 
 
 def _pieces(text: str, variables: set[str]) -> list[str]:
-    found = []
+    pieces = []
     gap = True  # whether a blank that comes now is kept
     for token in _TOKEN.finditer(text):
         kind, piece = str(token.lastgroup), token[0]
         if kind == "rest" and piece.isspace():
             if gap:
-                found.append(" ")
+                pieces.append(" ")
             gap = True
             continue
         if kind == "rest" and piece == "+":
-            found.append(f"<sup>{STRICT_MARK['ascii']}</sup>")
+            pieces.append(f"<sup>{STRICT_MARK['ascii']}</sup>")
             continue
-        found.append(_piece(kind, piece, text[token.end() : token.end() + 1], variables))
+        pieces.append(_piece(kind, piece, text[token.end() : token.end() + 1], variables))
         gap = piece not in _QUANTIFIERS
-    return found
+    return pieces
 
 
 def _piece(kind: str, piece: str, after: str, variables: set[str]) -> str:

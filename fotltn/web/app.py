@@ -36,13 +36,13 @@ PAGES: dict[str, View] = {
 }
 
 #: For files whose address changes with their content.
-_KEPT = "max-age=31536000, immutable"
+_FOREVER = "max-age=31536000, immutable"
 
 _log = logging.getLogger("fotltn.web")
 
 
 def application(state: WebState, rules: Rules) -> Starlette:
-    """The application over a state, behind a gate."""
+    """The application over a state, behind a guard."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -91,18 +91,18 @@ def _pending(request: Request) -> Response:
             request, 202, "this is still being computed", "ask again in a moment",
             headers={"retry-after": "1"},
         )  # fmt: skip
-    found = answer(request, "pending.html", {})
-    found.status_code = 202
-    found.headers["retry-after"] = "1"
-    return found
+    response = answer(request, "pending.html", {})
+    response.status_code = 202
+    response.headers["retry-after"] = "1"
+    return response
 
 
 async def _static(request: Request) -> Response:
-    found = static_files().get(request.path_params["name"])
-    if found is None:
+    file = static_files().get(request.path_params["name"])
+    if file is None:
         return failure(request, 404, "there is no such file")
-    content, kind = found
-    return Response(content, media_type=kind, headers={"cache-control": _KEPT})
+    content, kind = file
+    return Response(content, media_type=kind, headers={"cache-control": _FOREVER})
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

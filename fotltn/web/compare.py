@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from markupsafe import Markup
@@ -10,48 +11,43 @@ from starlette.responses import Response
 
 from fotltn.errors import FotError
 from fotltn.reporting.typeset import typeset
-from fotltn.web.parameters import Parameters
-from fotltn.web.responses import RefusedError, answer
-from fotltn.web.rows import Table
+from fotltn.syntax import formula as f
+from fotltn.web.responses import RefusedError
+from fotltn.web.rows import Predictions
 from fotltn.web.state import WebState
-from fotltn.web.views import described, frame
+from fotltn.web.views import axiom_sources, described
+from fotltn.web.visit import Visit
 
 
 async def compare(state: WebState, request: Request) -> Response:
     """Two that are inspected, axiom by axiom and predicate by predicate."""
-    Parameters(request, ())
+    visit = Visit(state, request)
     if len(state.sides) != 2:
         raise RefusedError(
             404, "there is nothing to compare with", "start with two: fotltn inspect MODEL OTHER"
         )
-    order = list(dict.fromkeys(a.name for s in state.sides for a in s.theory.axioms))
-    axioms = [await _axiom(state, name) for name in order]
-    known = [list(s.theory.signature.predicates) for s in state.sides]
-    both = [n for n in known[0] if n in known[1]]
+    sources = axiom_sources(state)
+    known = [s.theory.signature.predicates for s in state.sides]
     content = {
         "inspected": [described(s) for s in state.sides],
         "comparable": state.comparable,
-        "axioms": axioms,
-        "predicates": [await _predicate(state, name) for name in both],
+        "axioms": [await _axiom(state, name, formulas) for name, formulas in sources.items()],
+        "predicates": [await _predicate(state, name) for name in known[0] if name in known[1]],
     }
-    sources = {a.name: a.source for s in reversed(state.sides) for a in s.theory.axioms}
-    shown = {name: Markup(typeset(source)) for name, source in sources.items()}
-    return answer(request, "compare.html", content, {**frame(state, request), "shown": shown})
+    shown = {name: Markup(typeset(formulas[0])) for name, formulas in sources.items()}
+    return visit.answer("compare.html", content, {"shown": shown})
 
 
-async def _axiom(state: WebState, name: str) -> dict[str, Any]:
+async def _axiom(state: WebState, name: str, sources: list[f.Formula]) -> dict[str, Any]:
     values: list[float | None] = []
     rates: list[float | None] = []
     for side, inspected in enumerate(state.sides):
-        seen = None
+        numbers: dict[str, float | None] = {}
         if any(a.name == name for a in inspected.theory.axioms):
-            try:
-                seen = await state.seen(side, name)
-            except FotError:
-                seen = None
-        values.append(None if seen is None else seen.value)
-        rates.append(None if seen is None else seen.rate)
-    sources = [a.source for s in state.sides for a in s.theory.axioms if a.name == name]
+            with suppress(FotError):  # an axiom that cannot be evaluated has no numbers
+                numbers = (await state.seen(side, name)).standing.as_dict()
+        values.append(numbers.get("value"))
+        rates.append(numbers.get("rate"))
     return {
         "axiom": name,
         "text": str(sources[0]),
@@ -69,30 +65,28 @@ def _minus(pair: list[float | None]) -> float | None:
 
 
 async def _predicate(state: WebState, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "predicate": name,
-        "learned": any(name in s.learned for s in state.sides),
-        "distance": None,
-        "decided": None,
-        "pr_auc": [],
-    }
-    for side in range(2):
-        report = await state.metrics(side)
-        own = None if report is None else report.predicates.get(name)
-        found["pr_auc"].append(None if own is None else own.pr_auc.value)
-    if state.comparable and found["learned"]:
-        try:
+    learned = any(name in s.learned for s in state.sides)
+    reports = [await state.metrics(side) for side in range(2)]
+    scores = [None if report is None else report.predicates.get(name) for report in reports]
+    distance = decided = None
+    if state.comparable and learned:
+        with suppress(FotError):  # a table that is too large is not compared
             one, other = await state.table(0, name), await state.table(1, name)
-        except FotError:
-            return found
-        key = ("distance", name)
-        found["distance"], found["decided"] = await state.jobs.get(
-            key, lambda: _distance(one, other, state.sides[0].threshold)
-        )
-    return found
+            distance, decided = await state.jobs.get(
+                ("distance", name), lambda: _distance(one, other, state.sides[0].threshold)
+            )
+    return {
+        "predicate": name,
+        "learned": learned,
+        "distance": distance,
+        "decided": decided,
+        "pr_auc": [None if score is None else score.pr_auc.value for score in scores],
+    }
 
 
-def _distance(one: Table, other: Table, threshold: float) -> tuple[float | None, float | None]:
+def _distance(
+    one: Predictions, other: Predictions, threshold: float
+) -> tuple[float | None, float | None]:
     """The mean distance of predictions, and the share of them that are decided differently."""
     if one.values.shape != other.values.shape:
         return None, None

@@ -8,27 +8,20 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fotltn.errors import Diagnostic, FotError
+from fotltn.errors import FotError
 from fotltn.reporting.typeset import typeset
-from fotltn.web.parameters import MAX_FORMULA, Parameters
-from fotltn.web.responses import RefusedError, answer, failed, query, wants
-from fotltn.web.rows import chosen, opening
-from fotltn.web.state import Seen, Typed, WebState
-from fotltn.web.views import (
-    Where,
-    cell_content,
-    cell_extras,
-    explained,
-    frame,
-    letters,
-    part,
-    predicates,
-    rows,
-    where,
-)
+from fotltn.web.parameters import MAX_FORMULA
+from fotltn.web.responses import RefusedError, answer, failed, query
+from fotltn.web.state import WebState
+from fotltn.web.views import about, cell_page, predicates
+from fotltn.web.visit import Visit, listing
 
 #: What can be asked for: the value first, or all at once.
 PARTS = ("value", "all")
+
+
+def _text(visit: Visit) -> str:
+    return (visit.text("text", MAX_FORMULA) or "").strip()
 
 
 async def formula(state: WebState, request: Request) -> Response:
@@ -36,143 +29,79 @@ async def formula(state: WebState, request: Request) -> Response:
 
     A page with messages is a page like others; for machines, messages are an error.
     """
-    given = Parameters(request, ("text", "model", "trace", "sort", "find", "from", "count", "part"))
-    here, text = where(state, given), (given.text("text", MAX_FORMULA) or "").strip()
-    first = given.choice("part", PARTS, "all") == "value"
-    form = wants(request)
+    known = ("text", "model", "trace", "sort", "find", "from", "count", "part")
+    visit = Visit(state, request, known)
+    text, form = _text(visit), visit.form
+    value_only = visit.choice("part", PARTS, "all") == "value" and form != "bytes"
     if not text:
         if form != "html":
             raise RefusedError(400, "there is no formula", "give one as 'text'")
-        return _page(state, request, here, given, {"text": ""})
+        return _page(visit, {"text": ""})
     try:
-        typed = await state.check(here.side, text)
-        if first and form != "bytes":
-            return await _value(state, request, here, given, typed)
-        seen = await state.mapped(typed)
+        typed = await state.check(visit.side, text)
+        value = await state.value(typed) if value_only else None
+        seen = None if value_only else await state.mapped(typed)
     except FotError as error:
         if form != "html":
             return failed(request, error)
-        messages = {"text": text, "messages": error.diagnostics}
-        return _page(state, request, here, given, messages)
-    sort = given.choice("sort", ("violation", "name"), "violation")
-    order = seen.heat.order if sort == "violation" else seen.heat.order.sort().values
-    listed = chosen(order, seen.heat.cells, here.trace, given.text("find"))
+        return _page(visit, {"text": text, "messages": error.diagnostics})
+    shown = Markup(typeset(typed.syntax))
+    if seen is None:  # the value alone, which is there before the heat map
+        content = {"text": text, "model": visit.inspected.name, "value": value}
+        if form == "json":
+            return answer(request, "formula.html", content)
+        return _page(visit, {**content, "shown": shown, "again": True})
+    heat, closed = seen.heat, seen.standing.value is not None
+    sort = visit.choice("sort", ("violation", "name"), "violation")
+    order = heat.order if sort == "violation" else heat.order.sort().values
+    rows = listing(visit, heat.cells, order, sort)
     if form == "bytes":
-        return part(seen, listed, given)
-    side = state.sides[here.side]
-    content = {
-        "text": text,
-        "model": side.name,
-        "semantics": side.semantics.name,
-        "threshold": side.threshold,
-        "trace": None if here.trace is None else side.facts.traces[here.trace],
-        **_summary(seen),
-        **rows(seen, listed, given),
-        "sort": sort,
-        "find": given.text("find"),
-    }
-    kept = {"text": text, "model": here.side + 1 if here.side else None}
-    narrowed = {"trace": content["trace"], "sort": sort, "find": given.text("find")}
-    panel = {
-        "title": "",
-        "url": "/formula" + query({"format": "bytes", **kept, **narrowed}),
-        "open": "/formula/cell" + query(kept),
-        "first": opening(seen.heat.cells, listed, len(seen.heat.times), seen.heat.bytes),
-        "hue": "--bad" if seen.value is not None else "--blue",
-        "reversed": seen.value is None,
-    }
-    more = {
-        "shown": _shown(typed),
-        "panels": [panel],
-        "letters": letters(seen, listed),
-        "cells": "/formula/cell",
-        "narrowed": narrowed,
-    }
+        return rows.part(heat.bytes)
+    mean = None if closed or not seen.standing.count else float(heat.values[heat.order].nanmean())
+    content = {"text": text, "mean": mean, **about(visit, seen, rows)}
     if form == "json":
         return answer(request, "formula.html", content)
-    return _page(state, request, here, given, {**content, **more, "found": True})
-
-
-async def _value(
-    state: WebState, request: Request, here: Where, given: Parameters, typed: Typed
-) -> Response:
-    """The value alone, which is there before the heat map."""
-    value = await state.value(typed)
-    if wants(request) == "json":
-        content = {"text": typed.text, "model": state.sides[here.side].name, "value": value}
-        return answer(request, "formula.html", content)
-    content = {"text": typed.text, "value": value, "shown": _shown(typed), "again": True}
-    return _page(state, request, here, given, content)
-
-
-def _summary(seen: Seen) -> dict[str, Any]:
-    """The value of a closed formula; of one with free variables, the mean over its rows."""
-    heat = seen.heat
-    counted = heat.values[heat.order]
-    mean = float(counted.nanmean()) if seen.count else None
-    return {
-        "value": seen.value,
-        "mean": mean if seen.value is None else None,
-        "count": seen.count,
-        "violated": seen.violated,
-        "rate": seen.rate,
-        "variables": list(seen.heat.cells.variables),
+    asked = {"text": text, **visit.same}
+    panel = rows.panel(
+        "/formula", asked, "/formula/cell" + query(asked), heat.bytes, len(heat.times),
+        hue="--bad" if closed else "--blue",
+    )  # fmt: skip
+    more = {
+        "shown": shown,
+        "panels": [panel],
+        "letters": rows.letters,
+        "cells": "/formula/cell",
+        "mapped": True,
     }
+    return _page(visit, {**content, **more})
 
 
-def _page(
-    state: WebState, request: Request, here: Where, given: Parameters, found: dict[str, Any]
-) -> Response:
-    side = state.sides[here.side]
-    signature = side.theory.signature
-    content = {
+def _page(visit: Visit, content: dict[str, Any]) -> Response:
+    """The form, and below it what there is to say of a formula."""
+    theory = visit.inspected.theory
+    messages = content.get("messages", ())
+    spans = [(d.span.start, d.span.end) for d in messages if d.span is not None]
+    around = {
         "messages": (),
-        "found": False,
+        "mapped": False,
         "again": False,
-        "examples": [(a.name, str(a.source)) for a in side.theory.axioms],
-        "predicates": predicates(state),
-        "constants": list(signature.constants),
+        "examples": [(a.name, str(a.source)) for a in theory.axioms],
+        "predicates": predicates(visit.state),
+        "constants": list(theory.signature.constants),
         "most": MAX_FORMULA,
-        "spans": [],
-        "find": given.text("find"),
-        **frame(state, request, here),
-        **found,
+        "spans": spans,
+        "find": visit.text("find"),
     }
-    content["spans"] = [_span(d) for d in content["messages"] if d.span is not None]
-    return answer(request, "formula.html", content)
-
-
-def _shown(typed: Typed) -> Markup:
-    return Markup(typeset(typed.syntax))
-
-
-def _span(diagnostic: Diagnostic) -> tuple[int, int]:
-    assert diagnostic.span is not None
-    return diagnostic.span.start, diagnostic.span.end
+    return visit.answer("formula.html", {}, {**around, **content})
 
 
 async def formula_cell(state: WebState, request: Request) -> Response:
     """A cell of a typed formula: why it has its value."""
-    given = Parameters(request, ("text", "model", "row", "time", "change"))
-    here, text = where(state, given), (given.text("text", MAX_FORMULA) or "").strip()
+    visit = Visit(state, request, ("text", "model", "row", "time", "change"))
+    text = _text(visit)
     if not text:
         raise RefusedError(400, "there is no formula", "give one as 'text'")
-    typed = await state.check(here.side, text)
+    typed = await state.check(visit.side, text)
     seen = await state.mapped(typed)
-    place, found = await explained(state, given, seen, ("typed", text), here.side)
-    content = {
-        "text": text,
-        "model": state.sides[here.side].name,
-        **cell_content(given, seen, place, found),
-    }
-    same = {"text": text, "model": here.side + 1 if here.side else None}
-    more = {
-        **frame(state, request, here),
-        "axiom": None,
-        "shown": _shown(typed),
-        "back": "/formula" + query(same),
-        "base": "/formula/cell",
-        "same": same,
-        **cell_extras(state, here, seen, place, found),
-    }
-    return answer(request, "cell.html", content, more)
+    params = {"text": text, **visit.same}
+    return await cell_page(visit, seen, typed.syntax, "/formula", params, {"text": text})

@@ -47,7 +47,7 @@ class Inspected:
     model: Model | None = None
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def unpredicted(self) -> tuple[str, ...]:
         """The predicates that a model does not predict; none if all are facts."""
         if not self.learned:
             return ()
@@ -108,8 +108,8 @@ def of_facts(
         FotError: the theory or a file has errors.
     """
     checked = check(load_theory(theory))
-    found = read_facts(facts, checked.signature, horizon=horizon)
-    tables = interpretation(found, checked.signature, sparse=True)
+    stated = read_facts(facts, checked.signature, horizon=horizon)
+    tables = interpretation(stated, checked.signature, sparse=True)
     meaning = semantics_of(semantics or STABLE_PRODUCT, p)
     name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"
-    return Inspected(name, checked, tables, meaning, threshold, found)
+    return Inspected(name, checked, tables, meaning, threshold, stated)

@@ -48,7 +48,7 @@ class Jobs:
             room: bytes of results that are kept; beyond it, the one unused for longest goes.
         """
         self.room = room
-        self._kept: OrderedDict[Hashable, tuple[Future[Any], int]] = OrderedDict()
+        self._results: OrderedDict[Hashable, tuple[Future[Any], int]] = OrderedDict()
         self._held = 0
         self._running: dict[Hashable, tuple[Future[Any], Lane]] = {}
         self._waiting = dict.fromkeys(Lane, 0)
@@ -90,12 +90,12 @@ class Jobs:
 
     def _start(self, key: Hashable, job: Callable[[], T], lane: Lane) -> Future[T]:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0]
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key][0]
             if key in self._running:
-                running, own = self._running[key]
-                overtaken = own is Lane.AHEAD and lane is not own and running.cancel()
+                running, queued = self._running[key]
+                overtaken = queued is Lane.AHEAD and lane is not queued and running.cancel()
                 if not overtaken:
                     return running
             threads, queue = lane.value
@@ -116,8 +116,8 @@ class Jobs:
             if done.cancelled() or done.exception() is not None:
                 return
             size = int(getattr(done.result(), "nbytes", 4096))
-            self._kept[key] = (done, size)
+            self._results[key] = (done, size)
             self._held += size
-            while self._held > self.room and len(self._kept) > 1:
-                _, (_, freed) = self._kept.popitem(last=False)
+            while self._held > self.room and len(self._results) > 1:
+                _, (_, freed) = self._results.popitem(last=False)
                 self._held -= freed

@@ -30,21 +30,21 @@ class Parameters:
         Raises:
             RefusedError: a parameter is unknown, or given twice.
         """
-        self.given: dict[str, str] = {}
+        self.stated: dict[str, str] = {}
         names = {*known, "format"}
         for name, value in request.query_params.multi_items():
             if name not in names:
                 hint = did_you_mean(name[:80], names) or f"there are {listing(sorted(names))}"
                 raise RefusedError(400, f"unknown parameter '{name[:80]}'", hint)
-            if name in self.given:
+            if name in self.stated:
                 raise RefusedError(400, f"the parameter '{name}' is given twice")
             if "\0" in value:
                 raise RefusedError(400, f"the parameter '{name}' has a character that no text has")
-            self.given[name] = value
+            self.stated[name] = value
 
     def text(self, name: str, most: int = MAX_TEXT) -> str | None:
         """A text, or None if it is not given or empty."""
-        value = self.given.get(name, "")
+        value = self.stated.get(name, "")
         if len(value) > most:
             message = f"'{name}' has {len(value):,} characters; at most {most:,} are read"
             raise RefusedError(413, message)
@@ -77,9 +77,9 @@ class Parameters:
 
     def named(self, name: str, known: Sequence[str], what: str) -> int | None:
         """The place of a name among some names, or None if it is not given."""
-        if name not in self.given or (not self.given[name] and "" not in known):
+        if name not in self.stated or (not self.stated[name] and "" not in known):
             return None
-        value = self.given[name]
+        value = self.stated[name]
         if value not in known:
             hint = did_you_mean(value[:80], known) or f"there are {listing(known)}"
             raise RefusedError(404, f"there is no {what} '{value[:80]}'", hint)

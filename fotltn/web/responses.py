@@ -1,12 +1,12 @@
-"""Answers: the content of a page as HTML or, at the same address, as JSON; errors likewise."""
+"""Responses: the content of a page as HTML or, at the same address, as JSON; errors likewise."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from fotltn.errors import Diagnostic, FotError, LimitError
-from fotltn.format import count, degree, number, share, signed
-from fotltn.web.shapes import bar, steps
+from fotltn.format import finite
+from fotltn.reporting.html import templates
 
 #: What an answer can be.
 FORMATS = ("html", "json", "bytes")
@@ -78,11 +78,11 @@ def failure(
         form = wants(request)
     except RefusedError:
         form = "json"
-    found = list(diagnostics) or [Diagnostic(message, hint=hint)]
+    errors = list(diagnostics) or [Diagnostic(message, hint=hint)]
     if form != "html":
-        body = {"ok": False, "status": status, "diagnostics": [d.as_dict() for d in found]}
+        body = {"ok": False, "status": status, "diagnostics": [d.as_dict() for d in errors]}
         return JSONResponse(body, status, headers)
-    text = render("error.html", {"status": status, "found": found, "request": request})
+    text = render("error.html", {"status": status, "errors": errors, "request": request})
     return HTMLResponse(text, status, headers)
 
 
@@ -90,17 +90,6 @@ def failed(request: Request, error: FotError) -> Response:
     """The answer to a request whose input has errors."""
     status = 413 if isinstance(error, LimitError) else 400
     return failure(request, status, str(error), diagnostics=error.diagnostics)
-
-
-def finite(value: Any) -> Any:
-    """The same with null for NaN and infinity, which JSON lacks."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(k): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return value
 
 
 # --- pages ------------------------------------------------------------------------------------
@@ -113,31 +102,48 @@ def render(page: str, content: Mapping[str, Any]) -> str:
 
 @cache
 def _templates() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader("fotltn.web", "pages"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.globals["version"] = version()
-    made.filters.update(
-        degree=degree, number=number, share=share, signed=signed, count=count, query=query,
-        bar=bar, steps=steps,
-    )  # fmt: skip
-    return made
+    environment = templates(Path(__file__).parent / "pages")
+    environment.globals["version"] = version()
+    environment.filters.update(query=query, bar=bar, steps=steps)
+    return environment
 
 
 def query(values: Mapping[str, Any]) -> str:
     """Parameters of an address; those without a value are left out."""
-    kept = {k: v for k, v in values.items() if v is not None}
-    return f"?{urlencode(kept)}" if kept else ""
+    stated = {k: v for k, v in values.items() if v is not None}
+    return f"?{urlencode(stated)}" if stated else ""
+
+
+def bar(value: float | bool | None, width: float = 100) -> str:
+    """The length of a bar for a degree.
+
+    >>> bar(0.25)
+    '25'
+    """
+    return f"{width * max(0.0, min(1.0, float(value or 0))):.4g}"
+
+
+def steps(values: Sequence[float | None], width: float, height: float) -> str:
+    """The path of degrees over time, each held for one step; a gap where there is none.
+
+    >>> steps([1.0, 0.0], 20, 10)
+    'M0 0H10V10H20'
+    """
+    step = width / max(1, len(values))
+    path, inside = "", False
+    for place, value in enumerate(values):
+        if value is not None:
+            y = height * (1 - value)
+            path += f"V{y:.4g}" if inside else f"M{place * step:.5g} {y:.4g}"
+            path += f"H{(place + 1) * step:.5g}"
+        inside = value is not None
+    return path
 
 
 @cache
 def static_files() -> Mapping[str, tuple[bytes, str]]:
     """The scripts and styles by name, with their kind; nothing else is ever served as a file."""
-    found = {}
+    files = {}
     for package, folder, name, kind in (
         ("fotltn.reporting", "pages", "style.css", "text/css"),
         ("fotltn.web", "static", "inspect.css", "text/css"),
@@ -147,8 +153,8 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
         ("fotltn.web", "static", "icon.svg", "image/svg+xml"),
     ):
         file = resources.files(package).joinpath(folder, name)
-        found[name] = (file.read_bytes(), f"{kind}; charset=utf-8")
-    return found
+        files[name] = (file.read_bytes(), f"{kind}; charset=utf-8")
+    return files
 
 
 @cache

@@ -21,8 +21,6 @@ from fotltn.analysis.over_time import NO_BYTE, TruthOverTime, shades
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
 
-#: The byte of a cell that does not count.
-
 #: The most rows that travel at once.
 MAX_ROWS = 1024
 
@@ -37,14 +35,13 @@ MAX_CELLS = 2**27
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class Predictions:
     """The predictions of a predicate, and the labels beside them, with axes (row, time).
 
     Args:
         cells: whose bindings the rows are.
         values: degrees; NaN beyond the end of a trace.
-        shades: degrees as bytes.
-        labels: true as 254, false as 0, and 255 where nothing is stated.
+        labels: as bytes: true as 254, false as 0, and 255 where nothing is stated.
         tested: where the label was held back for testing.
         errors: for each row the mean distance of prediction and label.
         order: the rows that exist, the largest errors first.
@@ -54,7 +51,6 @@ class Table:
 
     cells: Cells
     values: Tensor
-    shades: Tensor
     labels: Tensor
     tested: Tensor
     errors: Tensor
@@ -64,22 +60,22 @@ class Table:
 
     def prediction_bytes(self, rows: Tensor) -> bytes:
         """Predictions of rows as bytes."""
-        found: bytes = self.shades[rows].numpy().tobytes()
-        return found
+        return bytes(shades(self.values[rows]).numpy())
 
     def label_bytes(self, rows: Tensor) -> bytes:
         """Labels of rows as bytes."""
-        found: bytes = self.labels[rows].numpy().tobytes()
-        return found
+        return bytes(self.labels[rows].numpy())
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        held = (self.values, self.shades, self.labels, self.tested, self.errors, self.order)
-        return sum(t.numel() * t.element_size() for t in held)
+        parts = (self.values, self.labels, self.tested, self.errors, self.order)
+        return sum(tensor.nbytes for tensor in parts)
 
 
-def predictions(cells: Cells, predicate: str, train: Labels | None, test: Labels | None) -> Table:
+def predictions(
+    cells: Cells, predicate: str, train: Labels | None, test: Labels | None
+) -> Predictions:
     """The degrees of a predicate as rows.
 
     Args:
@@ -106,21 +102,20 @@ def predictions(cells: Cells, predicate: str, train: Labels | None, test: Labels
         values[beyond] = torch.nan
     labels = torch.full(values.shape, NO_BYTE, dtype=torch.uint8)
     tested = torch.zeros(values.shape, dtype=torch.bool)
-    for given, held_back in ((train, False), (test, True)):
-        if given is not None and predicate in given.index:
-            index = given.index[predicate].cpu()
+    for stated, held_back in ((train, False), (test, True)):
+        if stated is not None and predicate in stated.index:
+            index = stated.index[predicate].cpu()
             place = (_row(index, cells), index[-1] if times > 1 else 0)
-            labels[place] = shades(given.truth[predicate].float().cpu())
+            labels[place] = shades(stated.truth[predicate].float().cpu())
             tested[place] = held_back
-    stated = labels != NO_BYTE
-    far = torch.where(stated, (values - labels.float() / 254).abs().nan_to_num(), 0.0)
-    errors = far.sum(-1) / stated.sum(-1).clamp(min=1)
+    labelled = labels != NO_BYTE
+    far = torch.where(labelled, (values - labels.float() / 254).abs().nan_to_num(), 0.0)
+    errors = far.sum(-1) / labelled.sum(-1).clamp(min=1)
     there = _existing(cells)
     order = there[errors[there].argsort(descending=True, stable=True)]
-    return Table(
-        cells, values, shades(values), labels, tested, errors, order, int(stated.sum()),
-        int(tested.sum()),
-    )  # fmt: skip
+    return Predictions(
+        cells, values, labels, tested, errors, order, int(labelled.sum()), int(tested.sum())
+    )
 
 
 def _row(index: Tensor, cells: Cells) -> Tensor:
@@ -134,19 +129,17 @@ def _row(index: Tensor, cells: Cells) -> Tensor:
 def _existing(cells: Cells) -> Tensor:
     """The rows whose entities all exist in their trace."""
     tables = cells.tables
-    found = torch.ones(tables.batch, *cells.sizes, dtype=torch.bool)
+    exist = torch.ones(tables.batch, *cells.sizes, dtype=torch.bool)
     for place, axis in enumerate(cells.axes):
+        size = cells.sizes[place]
         there = [
-            [
-                tables.names.entity(str(axis.sort), t, i) is not None
-                for i in range(cells.sizes[place])
-            ]
+            [tables.names.entity(str(axis.sort), t, i) is not None for i in range(size)]
             for t in range(tables.batch)
         ]
-        shape = [1] * found.dim()
-        shape[0], shape[1 + place] = tables.batch, cells.sizes[place]
-        found &= torch.tensor(there, dtype=torch.bool).reshape(shape)
-    return found.reshape(-1).nonzero().squeeze(-1)
+        shape = [1] * exist.dim()
+        shape[0], shape[1 + place] = tables.batch, size
+        exist &= torch.tensor(there, dtype=torch.bool).reshape(shape)
+    return exist.reshape(-1).nonzero().squeeze(-1)
 
 
 # --- which rows, and how they travel ----------------------------------------------------------

@@ -89,8 +89,8 @@ class Guard:
                 request, 421, "this server answers only at the address that it was started with",
                 f"use http://{min(self.rules.hosts)}/",
             )  # fmt: skip
-        if (found := self._from_elsewhere(request)) is not None:
-            return found
+        if (refused := self._from_elsewhere(request)) is not None:
+            return refused
         if request.method not in ("GET", "HEAD"):
             message = f"the method {request.method[:20]} is not allowed: pages are only read"
             return failure(request, 405, message, headers={"allow": "GET, HEAD"})
@@ -107,10 +107,10 @@ class Guard:
 
     def _from_elsewhere(self, request: Request) -> Response | None:
         """Refuse what a page of another site, or of another port, made a browser send."""
-        own = {f"http://{host}" for host in self.rules.hosts}
+        ours = {f"http://{host}" for host in self.rules.hosts}
         origins = request.headers.getlist("origin")
         sites = request.headers.getlist("sec-fetch-site")
-        if any(o.lower() not in own for o in origins) or any(
+        if any(o.lower() not in ours for o in origins) or any(
             s not in ("same-origin", "none") for s in sites
         ):
             return failure(
@@ -127,11 +127,11 @@ class Guard:
                 return self._unknown(request)
             rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
             path = "/" + request.url.path.lstrip("/")  # `//host` would be another host
-            kept = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
-            kept.set_cookie(self.rules.cookie, token, httponly=True, samesite="strict")
-            return kept
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and _same(given.strip(), token):
+            redirected = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
+            redirected.set_cookie(self.rules.cookie, token, httponly=True, samesite="strict")
+            return redirected
+        kind, _, sent = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and _same(sent.strip(), token):
             return None
         if _same(request.cookies.get(self.rules.cookie, ""), token):
             return None
@@ -145,5 +145,5 @@ class Guard:
         )  # fmt: skip
 
 
-def _same(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+def _same(sent: str, token: str) -> bool:
+    return hmac.compare_digest(sent.encode("utf-8", "replace"), token.encode())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -25,57 +26,49 @@ from fotltn.web.budget import check_cost
 from fotltn.web.inspected import Inspected
 from fotltn.web.jobs import PATIENCE, Jobs, Lane
 from fotltn.web.responses import RefusedError
-from fotltn.web.rows import Table, difference, predictions
+from fotltn.web.rows import Predictions, difference, predictions
+
+T = TypeVar("T")
 
 #: Facts that would change a cell most, as many as are shown.
 INFLUENCES = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """The heat map of a formula, with its value and the names of its rows.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a formula stands.
 
     Args:
-        heat: truth over bindings and time.
-        value: the degree of the whole formula; None if it has free variables.
+        value: its degree; None if it has free variables.
         count: the cells that count.
         violated: those of them that are false in two-valued logic.
+        worst: the row of its worst cell, its time, and what it is called; None if none is wrong.
     """
 
-    heat: TruthOverTime
     value: float | None
     count: int
     violated: int
+    worst: tuple[int, int, str] | None
 
-    @property
-    def rate(self) -> float | None:
-        """The share of cells that are violated."""
-        return self.violated / self.count if self.count else None
+    def as_dict(self) -> dict[str, float | None]:
+        """The numbers for machines, with the share of cells that are violated."""
+        rate = self.violated / self.count if self.count else None
+        return {"value": self.value, "count": self.count, "violated": self.violated, "rate": rate}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """The heat map of a formula, and how the formula stands."""
+
+    heat: TruthOverTime
+    standing: Standing
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        held = (self.heat.values, self.heat.truth, self.heat.order, self.heat.errors)
-        return sum(t.numel() * t.element_size() for t in held)
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How an axiom stands.
-
-    Args:
-        value: its degree.
-        count: the cells that count.
-        violated: those of them that are false in two-valued logic.
-        rate: the share of these.
-        worst: the row of its worst cell, its time, and what it is called; None if none is wrong.
-    """
-
-    value: float
-    count: int
-    violated: int
-    rate: float | None
-    worst: tuple[int, int, str] | None
+        return sum(
+            t.nbytes for t in (self.heat.values, self.heat.truth, self.heat.order, self.heat.errors)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,14 +79,6 @@ class Typed:
     side: int
     syntax: f.Formula
     checked: CheckedFormula
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A cell of a heat map, by the number of its row and its time."""
-
-    row: int
-    time: int
 
 
 class WebState:
@@ -120,12 +105,27 @@ class WebState:
         """Begin with what the first page needs."""
         for side, inspected in enumerate(self.sides):
             for axiom in inspected.theory.axioms:
-                self.jobs.ahead(("axiom", side, axiom.name), partial(self._see, side, axiom))
+                self._ahead(self._see, side, axiom.name)
         for side, inspected in enumerate(self.sides):
-            self.jobs.ahead(("typed", side, "true"), partial(self._read, side, "true"), Lane.CHECKS)
-            self.jobs.ahead(("metrics", side), partial(self._measure, side))
+            self._ahead(self._read, side, "true", lane=Lane.CHECKS)
+            self._ahead(self._measure, side)
             for name in inspected.learned:
-                self.jobs.ahead(("predicate", side, name), partial(self._lay_out, side, name))
+                self._ahead(self._lay_out, side, name)
+
+    async def _get(
+        self,
+        job: Callable[..., T],
+        *args: Hashable,
+        lane: Lane = Lane.PAGES,
+        patience: float = PATIENCE,
+    ) -> T:
+        """What a method gives for arguments, computed once."""
+        key = (job.__name__, *args)
+        return await self.jobs.get(key, partial(job, *args), lane=lane, patience=patience)
+
+    def _ahead(self, job: Callable[..., object], *args: Hashable, lane: Lane = Lane.AHEAD) -> None:
+        """The same before it is asked for."""
+        self.jobs.ahead((job.__name__, *args), partial(job, *args), lane)
 
     @property
     def comparable(self) -> bool:
@@ -136,25 +136,16 @@ class WebState:
 
     def axiom(self, side: int, name: str) -> CheckedAxiom:
         """An axiom by name."""
-        for known in self.sides[side].theory.axioms:
-            if known.name == name:
-                return known
-        names = [a.name for a in self.sides[side].theory.axioms]
-        hint = did_you_mean(name[:80], names) or f"there are {listing(names)}"
-        raise RefusedError(404, f"the theory has no axiom '{name[:80]}'", hint)
+        return _called(name, {a.name: a for a in self.sides[side].theory.axioms}, "axiom")
 
     def predicate(self, side: int, name: str) -> PredicateDecl:
         """A predicate by name."""
-        known = self.sides[side].theory.signature.predicates
-        if name not in known:
-            hint = did_you_mean(name[:80], known) or f"there are {listing(known)}"
-            raise RefusedError(404, f"the theory has no predicate '{name[:80]}'", hint)
-        return known[name]
+        return _called(name, self.sides[side].theory.signature.predicates, "predicate")
 
     def shared(self, name: str) -> bool:
         """Whether two that can be compared have the same axiom of a name."""
-        found = [a.source for s in self.sides for a in s.theory.axioms if a.name == name]
-        return self.comparable and len(found) == 2 and found[0] == found[1]
+        sources = [a.source for s in self.sides for a in s.theory.axioms if a.name == name]
+        return self.comparable and len(sources) == 2 and sources[0] == sources[1]
 
     # --- axioms -------------------------------------------------------------------------------
 
@@ -162,50 +153,45 @@ class WebState:
         self, side: int, name: str, *, lane: Lane = Lane.PAGES, patience: float = PATIENCE
     ) -> Seen:
         """The heat map of an axiom."""
-        axiom = self.axiom(side, name)
-        return await self.jobs.get(
-            ("axiom", side, name), lambda: self._see(side, axiom), lane=lane, patience=patience
-        )
+        self.axiom(side, name)
+        return await self._get(self._see, side, name, lane=lane, patience=patience)
 
     async def apart(self, name: str) -> Tensor:
         """The rows of an axiom by how far two differ."""
         one, other = await self.seen(0, name), await self.seen(1, name)
         return await self.jobs.get(("apart", name), lambda: difference(one.heat, other.heat))
 
-    def _see(self, side: int, axiom: CheckedAxiom) -> Seen:
+    def _see(self, side: int, name: str) -> Seen:
         try:
-            cells = self.sides[side].cells(axiom)
-            found = _seen(cells, cells.value())
+            cells = self.sides[side].cells(self.axiom(side, name))
+            seen = _seen(cells, cells.value())
         except FotError as error:
-            self.standings[side, axiom.name] = error.diagnostics[0].message
+            self.standings[side, name] = error.diagnostics[0].message
             raise
-        self.standings[side, axiom.name] = _standing(found)
-        return found
-
-    # --- cells --------------------------------------------------------------------------------
+        self.standings[side, name] = seen.standing
+        return seen
 
     async def cell(
-        self, seen: Seen, key: tuple[object, ...], side: int, place: Place, *, fixed: bool
+        self, side: int, seen: Seen, words: tuple[str, ...], row: int, time: int, *, fixed: bool
     ) -> Explanation:
         """Why a cell has its value.
 
         Args:
-            seen: the heat map that it is of.
-            key: what tells this heat map from others.
             side: whoever is looked at.
-            place: where the cell is.
+            seen: the heat map that it is of.
+            words: what tells this heat map from others: the name of an axiom and its text, or the
+                text of a typed formula.
+            row: the row of the cell.
+            time: its time.
             fixed: whether only what is learned may be changed.
         """
-        given = self.sides[side].given if fixed else ()
         cells = seen.heat.cells
+        unchanged = self.sides[side].unpredicted if fixed else ()
         return await self.jobs.get(
-            ("cell", key, side, place, fixed),
-            lambda: why(
-                cells, cells.cell(place.row, place.time), top=INFLUENCES,
-                fixed=given,
-            ),
-            lane=Lane.TYPED if key[0] == "typed" else Lane.PAGES,
-        )  # fmt: skip
+            ("cell", side, words, row, time, fixed),
+            lambda: why(cells, cells.cell(row, time), top=INFLUENCES, fixed=unchanged),
+            lane=Lane.TYPED if len(words) == 1 else Lane.PAGES,
+        )
 
     # --- typed formulas -----------------------------------------------------------------------
 
@@ -215,9 +201,7 @@ class WebState:
         Raises:
             FotError: with everything that is wrong with it.
         """
-        return await self.jobs.get(
-            ("typed", side, text), partial(self._read, side, text), lane=Lane.CHECKS
-        )
+        return await self._get(self._read, side, text, lane=Lane.CHECKS)
 
     def _read(self, side: int, text: str) -> Typed:
         syntax = parse_formula(text, source="formula")
@@ -247,20 +231,20 @@ class WebState:
         )
 
     def _value(self, side: Inspected, formula: c.Formula) -> float:
-        found = evaluate_core(
+        degrees = evaluate_core(
             formula, side.tables, side.semantics, at=0, budget=self.budget,
             threshold=side.threshold if side.semantics.boolean else None,
         ).tensor[..., 0]  # fmt: skip
-        return float(over_traces(found.expand(side.tables.batch), side.semantics))
+        return float(over_traces(degrees.expand(side.tables.batch), side.semantics))
 
     # --- predicates ---------------------------------------------------------------------------
 
-    async def table(self, side: int, name: str) -> Table:
+    async def table(self, side: int, name: str) -> Predictions:
         """The predictions and labels of a predicate."""
         self.predicate(side, name)
-        return await self.jobs.get(("predicate", side, name), partial(self._lay_out, side, name))
+        return await self._get(self._lay_out, side, name)
 
-    def _lay_out(self, side: int, name: str) -> Table:
+    def _lay_out(self, side: int, name: str) -> Predictions:
         decl, inspected = self.predicate(side, name), self.sides[side]
         signature = inspected.theory.signature
         arguments = tuple(f.Var(v) for v in _variables(decl, signature.constants))
@@ -269,13 +253,19 @@ class WebState:
 
     async def metrics(self, side: int) -> Report | None:
         """How good predictions are on facts that were held back; None without any."""
-        return await self.jobs.get(("metrics", side), partial(self._measure, side))
+        return await self._get(self._measure, side)
 
     def _measure(self, side: int) -> Report | None:
         model = self.sides[side].model
-        if model is None:
-            return None
-        return model.metrics(threshold=self.sides[side].threshold)
+        return None if model is None else model.metrics(threshold=self.sides[side].threshold)
+
+
+def _called(name: str, known: Mapping[str, T], what: str) -> T:
+    """What has a name, or a message with those that there are."""
+    if name not in known:
+        hint = did_you_mean(name[:80], known) or f"there are {listing(known)}"
+        raise RefusedError(404, f"the theory has no {what} '{name[:80]}'", hint)
+    return known[name]
 
 
 def _variables(decl: PredicateDecl, taken: Collection[str]) -> list[str]:
@@ -287,22 +277,18 @@ def _variables(decl: PredicateDecl, taken: Collection[str]) -> list[str]:
 
 def _seen(cells: Cells, value: float | None) -> Seen:
     heat = truth_over_time(cells)
-    return Seen(heat, value, heat.count, heat.violated)
+    violated = heat.violated
+    return Seen(heat, Standing(value, heat.count, violated, _worst(heat, violated)))
 
 
-def _standing(seen: Seen) -> Standing:
-    assert seen.value is not None
-    return Standing(seen.value, seen.count, seen.violated, seen.rate, _worst(seen))
-
-
-def _worst(seen: Seen) -> tuple[int, int, str] | None:
+def _worst(heat: TruthOverTime, violated: int) -> tuple[int, int, str] | None:
     """The weakest violation; if there is none, the weakest cell that is not fully true."""
-    heat, cells = seen.heat, seen.heat.cells
+    cells = heat.cells
     degrees = heat.values.nan_to_num(nan=1.0)
-    if seen.violated:
+    if violated:
         degrees = torch.where(heat.truth == 0, degrees, torch.inf)
     lowest = degrees.amin() if degrees.numel() else torch.tensor(1.0)
-    if not seen.violated and lowest >= 1:
+    if not violated and lowest >= 1:
         return None
     rows, times = (degrees == lowest).nonzero().T
     bindings = max(1, cells.bindings)

@@ -10,7 +10,7 @@ import fotltn
 from fotltn import DataError
 from fotltn.analysis.metrics import calibration
 from fotltn.learn.fit import Epoch
-from fotltn.reporting.cells import Band
+from fotltn.reporting.plots import Band
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402 after it is known to be there

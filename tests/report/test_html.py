@@ -13,10 +13,10 @@ import torch
 import fotltn
 from fotltn.analysis.violations import Violation
 from fotltn.project.model import Model, load_model
-from fotltn.reporting.cells import band
 from fotltn.reporting.html import MARK, write_page
 from fotltn.reporting.html_model import ModelContent, model_content
 from fotltn.reporting.html_model_page import model_page
+from fotltn.reporting.plots import band
 from fotltn.semantics.reference import evaluate as reference
 from tests.project.common import trained
 from tests.report.pages import Page, checked
@@ -157,7 +157,7 @@ def test_settings_seeds_versions_and_fingerprint(page, content, model, tmp_path)
     model.save(tmp_path / "model")
     again = model_content(load_model(tmp_path / "model"), "runs/model", top=4)
     assert again.fingerprint == content.fingerprint
-    assert again.trained == content.trained == content.written
+    assert again.model.versions == content.model.versions == content.written
     assert json.dumps(again.as_dict()) == json.dumps(content.as_dict())
 
 
@@ -169,7 +169,7 @@ def test_content_for_machines_is_plain(content, model):
     assert found["axioms"][0]["worst"]["violations"][0]["trace"] in (0, 1)
     assert set(found["curves"]) == set(content.curves())
     assert found["size"]["traces"] == 2
-    assert fotltn.parse(found["theory"]) == content.theory
+    assert fotltn.parse(found["theory"]) == content.model.world.source
 
 
 def test_the_area_under_a_curve_is_the_metric(content):

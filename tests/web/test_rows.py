@@ -62,7 +62,7 @@ def test_labels_stand_at_their_rows():
     assert table.labels.tolist() == [[254, 255, 255], [255, 255, 64], [255, 0, 255], [255] * 3]
     assert (table.labelled, table.held_back) == (3, 3)
     assert table.values[2].isnan().tolist() == [False, False, True]  # that trace has two points
-    assert table.shades[2].tolist() == [0, 0, 255]
+    assert list(table.prediction_bytes(torch.tensor([2]))) == [0, 0, 255]
     assert sorted(table.order.tolist()) == [0, 1, 2, 3]
 
 
