@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.options import Json, OtherData, Threshold
 from fotltn.cli.output import emit_json
-from fotltn.cli.score import check_threshold_share
 from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
 from fotltn.format import count, degree, number, share
+from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
@@ -31,13 +32,9 @@ def audit(
             help="A project, before training, or the folder of a model, after it.",
         ),
     ],
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Of a project: another folder with its tables.")
-    ] = None,
-    threshold: Annotated[
-        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
-    ] = 0.5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: OtherData = None,
+    threshold: Threshold = 0.5,
+    as_json: Json = False,
 ) -> None:
     """Audit the axioms: what their values rest on, and are worth.
 
@@ -45,36 +42,36 @@ def audit(
     evaluated on its facts, what no fact states being false; of a model, on its predictions as
     well. Exit status: 0 even if there are warnings, 1 if the input has errors, 2 for a wrong call.
     """
-    check_threshold_share(threshold)
+    check_share(threshold)
     from fotltn.project.find import audit_labels, is_project
     from fotltn.project.model import load_model
 
     before = is_project(path)
     if before:
-        found = audit_labels(path, data=data, threshold=threshold)
+        audited = audit_labels(path, data=data, threshold=threshold)
     elif data is not None:
         raise DataError(f"'{path}' is a model, which has its data; --data goes with a project")
     else:
         model = load_model(path)
         if not model.theory.axioms:
             raise DataError(f"the theory of '{path}' has no axioms to audit")
-        found = model.audit(threshold=threshold)
+        audited = model.audit(threshold=threshold)
     if as_json:
-        emit_json({"ok": True, "trained": not before, "threshold": threshold, **found.as_dict()})
+        emit_json({"ok": True, "trained": not before, "threshold": threshold, **audited.as_dict()})
         return
-    _print(found, before)
+    _print(audited, before)
 
 
-def _print(found: Audit, before: bool) -> None:
-    labelled = any(a.labels is not None for a in found.axioms)
+def _print(audited: Audit, before: bool) -> None:
+    labelled = any(a.labels is not None for a in audited.axioms)
     values = ["value", "labels"] if labelled and not before else ["labels" if before else "value"]
     heads = ["axiom", *values, "all-false", "all-0.5", "support", "active", "conf.", "base"]
     table = grid(*heads, "lift", "∇ if", "∇ then", left=["axiom"], tight=True)
-    for axiom in found.axioms:
+    for axiom in audited.axioms:
         crisp = axiom.evidence
-        own = [degree(axiom.value), degree(axiom.labels)] if len(values) > 1 else []
+        degrees = [axiom.value, axiom.labels][: len(values)]
         add(
-            table, axiom.name, *(own or [degree(axiom.value)]), degree(axiom.all_false),
+            table, axiom.name, *map(degree, degrees), degree(axiom.all_false),
             degree(axiom.all_half), count(crisp.support), share(crisp.active_share),
             number(crisp.confidence, 2), number(crisp.base_rate, 2), number(crisp.lift, 2),
             share(axiom.gradient_antecedent), share(axiom.gradient_consequent),
@@ -83,15 +80,15 @@ def _print(found: Audit, before: bool) -> None:
     print()
     say(_LEGEND.format(where=" on the labels" if labelled else " on the model"))
     print()
-    say(*(f"warning: {sentence}" for sentence in _sentences(found)))
+    say(*(f"warning: {sentence}" for sentence in _sentences(audited)))
     print()
-    say_knowledge_base(found.knowledge_base, trained=not before)
+    say_knowledge_base(audited.knowledge_base, trained=not before)
 
 
-def _sentences(found: Audit) -> list[str]:
+def _sentences(audited: Audit) -> list[str]:
     """The warnings about axioms; what is said of several is said once."""
     groups: dict[str, list[str]] = {}
-    for warning in found.warnings:
+    for warning in audited.warnings:
         if warning.axiom is not None:  # that about all axioms is the last line
             groups.setdefault(warning.message.removeprefix(warning.axiom), []).append(warning.axiom)
     return [

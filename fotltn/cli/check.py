@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fotltn.cli.options import Json, TheoryFile
 from fotltn.cli.output import FINDINGS, emit_json, warn
 from fotltn.logic.check import check as check_theory
 from fotltn.syntax.load import load_theory
 
 
 def check(
-    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    theory: TheoryFile,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check a theory: names, sorts, arities and bounds.
 
@@ -34,8 +34,8 @@ def check(
         "axioms": len(checked.axioms),
     }
     if as_json:
-        found = [w.as_dict() for w in checked.warnings]
-        emit_json({"ok": ok, "theory": str(theory), **counts, "diagnostics": found})
+        diagnostics = [w.as_dict() for w in checked.warnings]
+        emit_json({"ok": ok, "theory": str(theory), **counts, "diagnostics": diagnostics})
     else:
         warn(checked.warnings)
         words = ", ".join(f"{n} {kind[:-1] if n == 1 else kind}" for kind, n in counts.items() if n)

@@ -129,8 +129,8 @@ def bar(value: float, width: int = 24) -> str:
 
 def print_metrics(model: Model) -> None:
     """How good the predictions of test facts are, by predicate."""
-    found = model.metrics()
-    if found is None:
+    report = model.metrics()
+    if report is None:
         print("no facts are held back for testing, so that there are no metrics")
     else:
-        show(metrics_table(found))
+        show(metrics_table(report))

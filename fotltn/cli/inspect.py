@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.options import Exponent, OtherSemantics
 from fotltn.cli.output import as_bytes, emit_json, warn
-from fotltn.cli.score import check_threshold_share
 from fotltn.errors import DataError, missing
-from fotltn.semantics.config import SEMANTICS, Semantics, named
+from fotltn.semantics.config import Semantics, check_share, named
 
 if TYPE_CHECKING:
     from fotltn.web.inspected import Inspected
@@ -45,13 +45,8 @@ def inspect(
         bool,
         typer.Option("--no-token", help="Ask for no token: whoever reaches the port may read."),
     ] = False,
-    semantics: Annotated[
-        str | None,
-        typer.Option("--semantics", help=f"Other than the model's: one of {', '.join(SEMANTICS)}."),
-    ] = None,
-    p: Annotated[
-        float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
-    ] = None,
+    semantics: OtherSemantics = None,
+    p: Exponent = None,
     threshold: Annotated[
         float,
         typer.Option("--threshold", help="For two-valued truth: degrees at or above it are true."),
@@ -71,7 +66,7 @@ def inspect(
     Ctrl-C. It is for this machine alone: nothing is sent anywhere, and nothing but formulas is
     evaluated. Exit status: 130 when stopped, 1 if the input has errors, 2 for a wrong call.
     """
-    check_threshold_share(threshold)
+    check_share(threshold)
     meaning = None if semantics is None else named(semantics)
     room = as_bytes(budget)
     if open_to_all and token is not None:

@@ -11,12 +11,13 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.options import Exponent, TheoryFile
 from fotltn.cli.output import INTERRUPTED, emit_json, warn
 from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import NONE, degree
 from fotltn.logic.check import check as check_theory
-from fotltn.semantics.config import SEMANTICS, named
+from fotltn.semantics.config import SEMANTICS, semantics_of
 from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _MOST_BYTES = 1 << 26  # of a line
 
 
 def monitor(
-    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    theory: TheoryFile,
     source: Annotated[
         Path | None,
         typer.Option("--input", help="A file of steps; without it, standard input."),
@@ -50,9 +51,7 @@ def monitor(
     semantics: Annotated[
         str, typer.Option("--semantics", help=f"Of values: one of {', '.join(SEMANTICS)}.")
     ] = "stable-product",
-    p: Annotated[
-        float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
-    ] = None,
+    p: Exponent = None,
     threshold: Annotated[
         float, typer.Option("--threshold", help="For verdicts: degrees at or above it are true.")
     ] = 0.5,
@@ -78,8 +77,7 @@ def monitor(
     axiom is violated at the end, 3 if one is, 1 if the input has errors, 2 for a wrong call, 130
     after Ctrl-C.
     """
-    meaning = named(semantics)
-    meaning = meaning if p is None else meaning.with_p(p)
+    meaning = semantics_of(semantics, p)
     checked = check_theory(load_theory(theory))
     if not checked.axioms:
         raise DataError(f"{theory} has no axioms to monitor")
@@ -88,28 +86,28 @@ def monitor(
 
     with ExitStack() as stack:
         batches = _batches(source, stack)
-        first, rest = _first(batches)
-        begun = read_line(first) if first is not None else None
+        lines = next(batches, [])
+        begun = read_line(lines[0]) if lines else None
         header = begun if isinstance(begun, Header) else None
-        found = Monitor(
+        watched = Monitor(
             checked, header=header, horizon=horizon, semantics=meaning, threshold=threshold,
             values="none" if crisp_only else "all" if history else "constant",
         )  # fmt: skip
         if not as_json:
             warn(checked.warnings)
-        _say_what_grows(found, history)
-        printer = _Printer(found, every, as_json)
+        _say_what_grows(watched, history)
+        printer = _Printer(watched, every, as_json)
         interrupted = False
         try:
             if begun is not None and header is None:
                 printer.run([begun])
-            for batch in itertools.chain([rest], batches):
+            for batch in itertools.chain([lines[1:]], batches):
                 printer.run(*_parsed(batch))
         except KeyboardInterrupt:
             interrupted = True
-    if found.count == 0 and interrupted:
+    if watched.count == 0 and interrupted:
         raise KeyboardInterrupt
-    final = found.finish()
+    final = watched.finish()
     printer.final(final)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -153,22 +151,22 @@ def _lines(file: IO[bytes], name: str) -> Iterator[list[InputLine]]:
     left, count = b"", 0
     while True:
         chunk = file.read1(_CHUNK)  # type: ignore[attr-defined]
-        *whole, left = (left + chunk).split(b"\n")
+        *complete, left = (left + chunk).split(b"\n")
         if not chunk and left:
-            whole, left = [left], b""
-        found = []
-        for raw in whole:
+            complete, left = [left], b""
+        lines = []
+        for raw in complete:
             count += 1
             try:
                 text = raw.decode("utf-8-sig" if count == 1 else "utf-8").rstrip("\r")
             except UnicodeDecodeError:
                 raise DataError(f"{name}:{count}: this is no UTF-8 text") from None
             if text.strip():
-                found.append(InputLine(name, count, text))
+                lines.append(InputLine(name, count, text))
         if len(left) > _MOST_BYTES:
             raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
-        if found:
-            yield found
+        if lines:
+            yield lines
         if not chunk:
             return
 
@@ -177,19 +175,13 @@ def _parsed(lines: list[InputLine]) -> tuple[list[TraceStep], DataError | None]:
     """The steps of lines up to the first that is none, and what is wrong with that."""
     from fotltn.monitor.steps import read_line
 
-    found: list[TraceStep] = []
+    steps: list[TraceStep] = []
     for line in lines:
         try:
-            found.append(read_line(line))
+            steps.append(read_line(line))
         except DataError as error:
-            return found, error
-    return found, None
-
-
-def _first(batches: Iterator[list[InputLine]]) -> tuple[InputLine | None, list[InputLine]]:
-    """The first line, and what came with it."""
-    batch = next(batches, [])
-    return (batch[0], batch[1:]) if batch else (None, [])
+            return steps, error
+    return steps, None
 
 
 # --- output ----------------------------------------------------------------------------------
@@ -203,8 +195,8 @@ def _say_what_grows(monitor: Monitor, history: bool) -> None:
             file=sys.stderr,
         )
     for name, reason in monitor.valueless.items():
-        kept = "which is kept" if history or name in monitor.growing else "kept with --history"
-        print(f"note: the value of {name} needs the whole trace, {kept}: {reason}", file=sys.stderr)
+        how = "which is kept" if history or name in monitor.growing else "kept with --history"
+        print(f"note: the value of {name} needs the whole trace, {how}: {reason}", file=sys.stderr)
 
 
 class _Printer:

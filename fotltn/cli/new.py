@@ -7,92 +7,14 @@ from typing import Annotated
 
 import typer
 
+from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
 from fotltn.errors import DataError
 
-_START = """\
-# A scene of cars and pedestrians: which cars stop, who crosses, and when.
-
-[theory]
-file = "theory.fot"          # declarations and axioms
-semantics = SEMANTICS
-p = 4                        # the exponent of all means
-"""
-
-_DATA = """
-[data]
-facts = ["facts.csv"]        # predicate, arg1, arg2, time, truth
-train = 0.1                  # the share of labelled facts to learn from; the others are for testing
-flip = 0.1                   # the share of training labels that are made wrong, to test robustness
-seed = 0
-"""
-
-#: What we recommend: what axioms define is defined, and the likelihood knows of wrong labels.
-RECIPE = (
-    _START.replace(
-        "SEMANTICS", '"witness"        # what they mean; one witness suffices for exists, F'
-    )
-    + _DATA
-    + """
-[predicates]                 # what is not named here is given by facts
-Car = "logits"               # free for every agent
-Ped = "logits"
-Crossing = { kind = "logits", reach = 4.0 }    # and time, averaged over neighbours in time
-
-[predicates.Stop]            # A1 and A3 say what Stop is
-variables = ["x"]
-formula = "Car(x) & Y (exists y. Ped(y) & Crossing(y) & Close(x, y))"
-semantics = "product"        # of the definition: one witness suffices
-
-[predicates.Run]             # A6 and A7
-variables = ["x"]
-formula = "Car(x) & !Stop(x)"
-semantics = "product"
-
-[predicates.OnSidewalk]      # A10 and A11
-variables = ["x"]
-formula = "Ped(x) & !Crossing(x)"
-semantics = "product"
-
-[objective]
-preset = "recipe"            # a likelihood that knows of wrong labels, axioms beside it, a prior
-flips = 0.1                  # the rate of wrong labels
-
-[training]
-epochs = 300
-patience = 0                 # never stops early
-rate = 0.05
-seed = 0
-"""
-)
-
-#: The setting of the paper.
-PAPER = (
-    _START.replace("SEMANTICS", '"stable-product" # what they mean: means, as in the paper')
-    + _DATA
-    + """
-[inputs.agent]               # what networks see of an agent
-embedding = 32               # a learned vector of that width ...
-time = "free"                # ... for every time point ("static": one for all; "smooth")
-
-[predicates]                 # what is not named here is given by facts
-Car = "network"
-Ped = "network"
-Run = "network"
-Stop = "network"
-Crossing = "network"
-OnSidewalk = "network"
-
-[objective]
-preset = "paper"             # facts and axioms as in the paper
-
-[training]
-epochs = 500
-patience = 30                # epochs without improvement, then it stops
-rate = 0.005
-seed = 0
-"""
-)
+#: Settings that we recommend (what axioms define is defined, and the likelihood knows of wrong
+#: labels), and those of the paper.
+PROJECTS = Path(__file__).parent / "projects"
+RECIPE, PAPER = PROJECTS / "recipe.toml", PROJECTS / "paper.toml"
 
 
 def new(
@@ -109,7 +31,7 @@ def new(
         bool,
         typer.Option("--paper", help="Learn as the paper does, not as we recommend."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make a project: a theory, facts of a scene, and settings.
 
@@ -141,6 +63,6 @@ def make(
     files: dict[Path, Content] = {
         folder / "theory.fot": THEORY.read_bytes(),
         folder / "facts.csv": facts_content(scene, "facts.csv"),
-        folder / FILE: (PAPER if paper else RECIPE).encode(),
+        folder / FILE: (PAPER if paper else RECIPE).read_bytes(),
     }
     write_files(files, parents=True, what=f"the project '{folder}'")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 from fotltn.errors import DataError, Diagnostic, FotError, visible
+from fotltn.format import finite
 
 OK, FINDINGS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -47,7 +48,7 @@ def emit_text(text: str) -> None:
 
 def emit_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a JSON document; NaN, which JSON lacks, becomes null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, indent=indent)
+    text = json.dumps(finite(value), ensure_ascii=False, indent=indent)
     print(text, file=raw(sys.stdout))
 
 
@@ -65,12 +66,13 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
         print(warning.render(), file=sys.stderr)
 
 
-def time_point(at: str) -> int | None:
-    """A time point, or None for all of them."""
+def time_point(at: str, horizon: int | None = None) -> int | None:
+    """A time point before the horizon, or None for all of them."""
     if at == "all":
         return None
-    if not at.isdecimal() or len(at) > 18:
-        raise DataError(f"--at takes a time point from 0, or 'all', not '{at[:40]}'")
+    if not at.isdecimal() or len(at) > 18 or (horizon is not None and int(at) >= horizon):
+        last = "" if horizon is None else f" to {horizon - 1}"
+        raise DataError(f"--at takes a time point from 0{last}, or 'all', not '{at[:40]}'")
     return int(at)
 
 
@@ -89,13 +91,3 @@ def as_bytes(text: str) -> int:
     if not 0 < count < 2**63:
         raise DataError(f"--budget takes bytes as 500M or 4G, not '{text}'")
     return int(count)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not (-float("inf") < value < float("inf")):
-        return None
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
 
-from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.cli.options import At, Budget, Exponent, Json, SemanticsName, TheoryFile
+from fotltn.cli.output import as_bytes, emit_json, time_point, warn
 from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
@@ -16,12 +17,12 @@ from fotltn.logic.signature import Signature
 from fotltn.plan.cost import check_peak, peak_bytes
 from fotltn.plan.explain import as_dict, size
 from fotltn.plan.sizes import Sizes, Sparse
-from fotltn.semantics.config import SEMANTICS, named
+from fotltn.semantics.config import semantics_of
 from fotltn.syntax.load import load_theory
 
 
 def plan(
-    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    theory: TheoryFile,
     counts: Annotated[
         list[str] | None,
         typer.Option("--size", help="Entities of a sort or tuples of a relation: agent=10000."),
@@ -32,18 +33,14 @@ def plan(
         list[str] | None,
         typer.Option("--facts", help="A predicate given as that many facts: Close=20000000."),
     ] = None,
-    semantics: Annotated[
-        str, typer.Option("--semantics", help=f"One of {', '.join(SEMANTICS)}.")
-    ] = "stable-product",
-    p: Annotated[float | None, typer.Option("--p", help="The exponent of its means.")] = None,
-    at: Annotated[str, typer.Option("--at", help="A time point, or 'all'.")] = "0",
-    budget: Annotated[
-        str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")
-    ] = "4G",
+    semantics: SemanticsName = "stable-product",
+    p: Exponent = None,
+    at: At = "0",
+    budget: Budget = "4G",
     double: Annotated[
         bool, typer.Option("--double", help="Numbers of 8 bytes, as eval has them, not of 4.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show how the engine would evaluate a theory, and at what cost.
 
@@ -51,13 +48,12 @@ def plan(
     Two-valued logic is evaluated by the equations, without steps. Nothing is evaluated here. What
     cannot fit the budget is refused, with the bytes it would need.
     """
-    meaning = named(semantics)
-    meaning = meaning if p is None else meaning.with_p(p)
+    meaning = semantics_of(semantics, p)
     checked = check_theory(load_theory(theory))
     sizes = _sizes(
         checked.signature, counts or [], facts or [], horizon, traces, 8 if double else 4
     )
-    time = None if at == "all" else _time(at, horizon)
+    time = time_point(at, horizon)
     formulas = {a.name: a.formula for a in checked.axioms}
     room = as_bytes(budget)
     if meaning.boolean:
@@ -93,17 +89,11 @@ def _by_equations(
     return "\n".join([*lines, "", last]), shown
 
 
-def _time(at: str, horizon: int) -> int:
-    if not at.isdecimal() or len(at) > 18 or int(at) >= horizon:
-        raise DataError(f"--at takes a time point from 0 to {horizon - 1}, or 'all', not '{at}'")
-    return int(at)
-
-
 def _sizes(
     signature: Signature, size: list[str], facts: list[str], horizon: int, traces: int, width: int
 ) -> Sizes:
-    given = _numbers("--size", size, [*signature.sorts, *signature.relations])
-    missing = [s for s in signature.sorts if s not in given]
+    sizes = _numbers("--size", size, [*signature.sorts, *signature.relations])
+    missing = [s for s in signature.sorts if s not in sizes]
     if missing:
         raise DataError(f"--size {missing[0]}=… is needed: nothing says how many there are")
     counted = _numbers("--facts", facts, signature.predicates)
@@ -111,13 +101,12 @@ def _sizes(
         name: Sparse(number, temporal=not signature.predicates[name].static, crisp=True)
         for name, number in counted.items()
     }
-    relations = {name: given.get(name, 0) for name in signature.relations}
-    return Sizes(given, horizon, traces, relations, sparse, width=width)
+    relations = {name: sizes.get(name, 0) for name in signature.relations}
+    return Sizes(sizes, horizon, traces, relations, sparse, width=width)
 
 
-def _numbers(option: str, items: list[str], known: object) -> dict[str, int]:
-    names = list(known)  # type: ignore[call-overload]
-    found = {}
+def _numbers(option: str, items: list[str], names: Collection[str]) -> dict[str, int]:
+    numbers = {}
     for item in items:
         name, _, number = item.partition("=")
         if name not in names:
@@ -125,5 +114,5 @@ def _numbers(option: str, items: list[str], known: object) -> dict[str, int]:
             raise DataError(f"{option} {item}: '{name}' is not declared; {hint}")
         if not re.fullmatch(r"(?=.{1,24}$)[0-9]+(_[0-9]+)*", number):
             raise DataError(f"{option} takes NAME=NUMBER, not '{item[:40]}'")
-        found[name] = int(number)
-    return found
+        numbers[name] = int(number)
+    return numbers

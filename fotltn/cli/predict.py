@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from fotltn.cli.options import ModelFolder
 from fotltn.cli.output import emit_json, emit_text
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
+    model: ModelFolder,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="A file: .csv, .tsv or .parquet. It is replaced."),
@@ -32,8 +33,7 @@ def predict(
     from fotltn.analysis.predictions import write_table
     from fotltn.project.find import find_model
 
-    found = find_model(model)
-    table = found.predictions(predicate or None)
+    table = find_model(model).predictions(predicate or None)
     if output is not None:
         write_table(table, output)
         if as_json:

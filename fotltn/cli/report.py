@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from fotltn.cli.options import Threshold
 from fotltn.cli.output import emit_json
-from fotltn.cli.score import check_threshold_share
+from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
     from fotltn.reporting.html_model import ModelContent
@@ -31,9 +32,7 @@ def report(
     top: Annotated[
         int, typer.Option("--top", min=1, help="How many of the worst bindings of each axiom.")
     ] = 10,
-    threshold: Annotated[
-        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
-    ] = 0.5,
+    threshold: Threshold = 0.5,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file that is no report, too.")
     ] = False,
@@ -49,7 +48,7 @@ def report(
     theory, and where it all comes from. A report that is there is replaced, another file only with
     --force. Exit status: 0 if it is written, 1 if the input has errors, 2 for a wrong call.
     """
-    check_threshold_share(threshold)
+    check_share(threshold)
     place = place_of(output, force=force, as_json=as_json)
     content = _model(path, threshold, top, quiet=as_json)
     text = ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.options import Budget, ExactJson, OtherData, Threshold
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
@@ -55,10 +56,7 @@ def rules(
             help="Of a theory: time points of every trace; without it, up to its last fact.",
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Of a project: another folder with its tables."),
-    ] = None,
+    data: OtherData = None,
     theory: Annotated[
         Path | None,
         typer.Option("--theory", help="Of a project: another theory file, with other rules."),
@@ -81,17 +79,13 @@ def rules(
             f"One of {', '.join(SEMANTICS)}.",
         ),
     ] = "crisp",
-    threshold: Annotated[
-        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
-    ] = 0.5,
+    threshold: Threshold = 0.5,
     resamples: Annotated[
         int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
     ] = 2000,
     seed: Annotated[int, typer.Option("--seed", help="Of these draws.", min=0)] = 0,
-    budget: Annotated[
-        str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")
-    ] = "4G",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")] = False,
+    budget: Budget = "4G",
+    as_json: ExactJson = False,
 ) -> None:
     """Count how well rules hold on facts, and whether beyond chance.
 
@@ -100,27 +94,27 @@ def rules(
     has errors, 2 for a wrong call.
     """
     meaning = named(semantics)
-    found = _evidence(path, facts or [], presence or [], horizon, data, theory)
-    if not formula and not found.theory.axioms:
+    evidence = _evidence(path, facts or [], presence or [], horizon, data, theory)
+    if not formula and not evidence.theory.axioms:
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
-    counted = found.rules(
+    counted = evidence.rules(
         formula or (), part=part, semantics=meaning, threshold=threshold, resamples=resamples,
         seed=seed, budget=as_bytes(budget),
     )  # fmt: skip
-    lines = list(_watched(counted, len(formula or found.theory.axioms)))
+    lines = list(_watched(counted, len(formula or evidence.theory.axioms)))
     if as_json:
         emit_json({
             "ok": True, "part": part, "semantics": meaning.name, "threshold": threshold,
-            "resamples": resamples, "seed": seed, "traces": found.tables.batch,
+            "resamples": resamples, "seed": seed, "traces": evidence.tables.batch,
             "rules": [line.as_dict() for line in lines],
             "warnings": [
-                w.as_dict() for w in (*found.theory_warnings, *found.fact_warnings)
+                w.as_dict() for w in (*evidence.theory_warnings, *evidence.fact_warnings)
             ],
         })  # fmt: skip
         return
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
-    warn(() if formula else found.theory_warnings)
-    warn(found.fact_warnings)
+    warn(() if formula else evidence.theory_warnings)
+    warn(evidence.fact_warnings)
     _print(lines)
 
 
@@ -166,10 +160,10 @@ def _print(lines: list[Rule]) -> None:
     heads = ["rule", "traces", "support", "confidence", "base", "lift", "cut", "uncut", "its lift"]
     table = grid(*heads, left=["rule"], fold=["rule"])
     for line in lines:
-        whole, uncut = line.whole, line.uncut
+        every, uncut = line.whole, line.uncut
         add(
-            table, line.name, count(whole.traces), _amount(whole.support),
-            _interval(whole.confidence), number(whole.base_rate.value), _interval(whole.lift, 2),
+            table, line.name, count(every.traces), _amount(every.support),
+            _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),
             _amount(line.cut), number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
         )  # fmt: skip
@@ -184,8 +178,8 @@ def _amount(value: float | None) -> str:
     return f"{value:,.0f}" if math.isclose(value, round(value)) else f"{value:,.1f}"
 
 
-def _interval(found: Estimate, digits: int = 3) -> str:
-    if found.low is None or found.high is None:
-        return number(found.value, digits)
-    value, low, high = (number(one, digits) for one in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]"
+def _interval(estimate: Estimate, digits: int = 3) -> str:
+    value = number(estimate.value, digits)
+    if estimate.low is None or estimate.high is None:
+        return value
+    return f"{value} [{number(estimate.low, digits)}, {number(estimate.high, digits)}]"

@@ -7,34 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.options import Json, ModelFolder, Threshold
 from fotltn.cli.output import emit_json, warn
-from fotltn.cli.tables import (
-    add,
-    grid,
-    metrics_table,
-    say,
-    say_knowledge_base,
-    show,
-)
-from fotltn.errors import DataError, Diagnostic
+from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
+from fotltn.errors import Diagnostic
 from fotltn.format import count, degree, share
+from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
 
 
 def score(
-    model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
+    model: ModelFolder,
     facts: Annotated[
         list[Path] | None,
         typer.Option(
             "--facts", help="CSV or Parquet files of facts, in place of the test facts; repeatable."
         ),
     ] = None,
-    threshold: Annotated[
-        float, typer.Option("--threshold", help="Degrees at or above it count as true.")
-    ] = 0.5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    threshold: Threshold = 0.5,
+    as_json: Json = False,
 ) -> None:
     """Score a model's predictions against test facts.
 
@@ -43,17 +36,17 @@ def score(
     nothing would score. Exit status: 0 if everything could be evaluated, 1 if the input has errors,
     2 for a wrong call.
     """
-    check_threshold_share(threshold)
+    check_share(threshold)
     from fotltn.project.find import find_model
     from fotltn.project.world import read_labels
 
-    found = find_model(model)
-    labels = found.world.test
+    scored = find_model(model)
+    labels = scored.world.test
     warnings: tuple[Diagnostic, ...] = ()
     if facts:
-        labels, warnings = read_labels(found.world, found.grounding.open, facts)
-    report = None if labels is None or not labels.total else found.score(labels, threshold)
-    audit = found.audit(threshold=threshold) if found.theory.axioms else None
+        labels, warnings = read_labels(scored.world, scored.grounding.open, facts)
+    report = None if labels is None or not labels.total else scored.score(labels, threshold)
+    audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
     if as_json:
         emit_json(
             {
@@ -74,12 +67,6 @@ def score(
     if audit is not None:
         print()
         _print_axioms(audit)
-
-
-def check_threshold_share(threshold: float) -> None:
-    """Refuse thresholds that every degree, or none, is above."""
-    if not 0 < threshold <= 1:
-        raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
 
 
 def _print_axioms(audit: Audit) -> None:

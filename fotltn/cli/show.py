@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fotltn.cli.options import Json, TheoryFile
 from fotltn.cli.output import emit_json, emit_text
 from fotltn.syntax.load import load_theory
 from fotltn.syntax.show import show as show_formula
 from fotltn.syntax.show import show_theory
 
 
-class Spelling(StrEnum):
+class TheorySpelling(StrEnum):
     """The spellings that a theory can be printed in."""
 
     ascii = "ascii"
@@ -23,11 +23,11 @@ class Spelling(StrEnum):
 
 
 def show(
-    theory: Annotated[Path, typer.Argument(help="A theory file (.fot).")],
+    theory: TheoryFile,
     spelling: Annotated[
-        Spelling, typer.Option("--as", help="ascii and unicode can be read back.")
-    ] = Spelling.unicode,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        TheorySpelling, typer.Option("--as", help="ascii and unicode can be read back.")
+    ] = TheorySpelling.unicode,
+    as_json: Json = False,
 ) -> None:
     """Print a theory in ASCII, Unicode or LaTeX.
 

@@ -61,29 +61,29 @@ def say(*sentences: str, style: str | None = None) -> None:
         console.print(sentence, style=style)
 
 
-def metrics_table(found: Report, kind: str = "test facts") -> Table:
+def metrics_table(report: Report, kind: str = "test facts") -> Table:
     """How good predictions are, by predicate and on average."""
     table = grid(
         "predicate", kind, "true", "PR-AUC", "chance", "ROC-AUC", "accuracy", left=["predicate"]
     )
-    for name, one in found.predicates.items():
+    for name, one in report.predicates.items():
         shown = (one.pr_auc, one.chance, one.roc_auc, one.accuracy)
         add(table, name, count(one.facts), count(one.positive), *(number(m.value) for m in shown))
     table.add_section()
-    means = [found.mean[m].value for m in ("pr_auc", "chance", "roc_auc", "accuracy")]
+    means = [report.mean[m].value for m in ("pr_auc", "chance", "roc_auc", "accuracy")]
     add(table, "mean", "", "", *map(number, means), style="bold")
     return table
 
 
-def say_knowledge_base(found: KnowledgeBase, *, trained: bool = True) -> None:
+def say_knowledge_base(base: KnowledgeBase, *, trained: bool = True) -> None:
     """KB-SAT, never without what predictions that know nothing would score.
 
     Before training there is no model, but the labels in its place.
     """
-    line = found.line
+    line = base.line
     if not trained:
-        line = line.replace(f"model {degree(found.kb_sat.value)}, ", "", 1)
-    say(line, style="bold" if found.telling else "bold red")
+        line = line.replace(f"model {degree(base.kb_sat.value)}, ", "", 1)
+    say(line, style="bold" if base.telling else "bold red")
 
 
 def binding_text(binding: dict[str, str]) -> Sequence[str]:

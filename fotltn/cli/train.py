@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
-
-if TYPE_CHECKING:
-    from fotltn.project.model import Model
 
 
 def train(
@@ -37,7 +35,7 @@ def train(
     tensorboard: Annotated[
         Path | None, typer.Option("--tensorboard", help="A folder for TensorBoard's logs.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train the networks of a project, and save them as a model.
 
@@ -61,7 +59,20 @@ def train(
             config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
         )
     if as_json:
-        emit_json(summary(trained, path))
+        metrics = trained.metrics()
+        emit_json(
+            {
+                "ok": True,
+                "model": str(path),
+                "reason": trained.reason,
+                "epochs": len(trained.history),
+                "best_epoch": trained.best_epoch,
+                "warnings": list(trained.warnings),
+                "axioms": trained.audit().as_dict() if trained.theory.axioms else None,
+                "trust": None if trained.trust is None else dict(trained.trust),
+                "metrics": None if metrics is None else metrics.as_dict(),
+            }
+        )
         return
     for warning in trained.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -70,19 +81,3 @@ def train(
     if trained.trust is not None:
         shown = ", ".join(f"{name} {factor:.2f}" for name, factor in trained.trust.items())
         print(f"trust in axioms: {shown}")
-
-
-def summary(model: Model, path: Path) -> dict[str, object]:
-    """A model for machines."""
-    found = model.metrics()
-    return {
-        "ok": True,
-        "model": str(path),
-        "reason": model.reason,
-        "epochs": len(model.history),
-        "best_epoch": model.best_epoch,
-        "warnings": list(model.warnings),
-        "axioms": model.audit().as_dict() if model.theory.axioms else None,
-        "trust": None if model.trust is None else dict(model.trust),
-        "metrics": None if found is None else found.as_dict(),
-    }

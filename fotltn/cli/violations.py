@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.options import Json, ModelFolder, Threshold
 from fotltn.cli.output import emit_json
-from fotltn.cli.score import check_threshold_share
 from fotltn.cli.tables import add, binding_text, grid, say, show
-from fotltn.cli.why import Reasons
+from fotltn.cli.why import explanations, show_explanations
 from fotltn.format import NONE, degree, share
+from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
-    from fotltn.analysis.violations import AtomValue, Counterexample, Violation
+    from fotltn.analysis.violations import AtomValue, Violation
     from fotltn.project.model import Model
 
 RANKING = (
@@ -24,7 +24,7 @@ RANKING = (
 
 
 def violations(
-    model: Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")],
+    model: ModelFolder,
     axiom: Annotated[
         str | None, typer.Argument(help="The name of an axiom; without it, all of them.")
     ] = None,
@@ -33,10 +33,7 @@ def violations(
         bool,
         typer.Option("--crisp", help="In two-valued logic: a counterexample, if there is one."),
     ] = False,
-    threshold: Annotated[
-        float,
-        typer.Option("--threshold", help="Degrees at or above it count as true."),
-    ] = 0.5,
+    threshold: Threshold = 0.5,
     explained: Annotated[
         int, typer.Option("--why", min=0, help="How many of those shown to explain.")
     ] = 0,
@@ -47,7 +44,7 @@ def violations(
             help="With --why: given facts, too, may be influential, and flipped in repairs.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show where a model violates its axioms, and where they are weak.
 
@@ -58,93 +55,83 @@ def violations(
     the fewest facts to flip so that it is true. Exit status: 0 even if there are violations, 1 if
     the input has errors, 2 for a wrong call.
     """
-    check_threshold_share(threshold)
+    check_share(threshold)
     from fotltn.project.find import find_model
 
     if crisp and explained:
         raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
-    found = find_model(model)
-    reasons = Reasons(found, explained, flip_given, threshold)
-    names = [axiom] if axiom is not None else [a.name for a in found.theory.axioms]
+    asked = find_model(model)
     if crisp:
-        wrong = {n: found.counterexample(n, threshold=threshold) for n in names}
-        _crisp(found, wrong, threshold, as_json)
-    elif axiom is not None:
-        _one(found, axiom, top, reasons, as_json)
+        _crisp(asked, axiom, threshold, as_json)
+        return
+    rows: list[tuple[str, float | None, Violation]]
+    if axiom is None:
+        ranked = asked.worst(top, threshold=threshold)
+        rows = [(r.axiom, r.share, r.violation) for r in ranked]
+        dicts = [r.as_dict() for r in ranked]
+        content: dict[str, object] = {"ranking": RANKING}
+        sentences = [RANKING if ranked else "All axioms are fully true."]
     else:
-        _all(found, top, reasons, as_json)
-
-
-def _one(model: Model, axiom: str, top: int, reasons: Reasons, as_json: bool) -> None:
-    found = model.violations(axiom, top=top, threshold=reasons.threshold)
-    worst = [(axiom, v) for v in found]
+        worst = asked.violations(axiom, top=top, threshold=threshold)
+        rows = [(axiom, None, v) for v in worst]
+        dicts = [v.as_dict() for v in worst]
+        content = worst.as_dict()
+        sentences = [
+            f"{axiom}: {asked.theory.axiom(axiom).source}",
+            f"Value {degree(worst.value)}; {worst.summary}.",
+            f"{worst.cells[:1].upper()}{worst.cells[1:]}.",
+        ]
+    chosen = [(name, v) for name, _, v in rows[:explained]]
+    reasons = explanations(asked, chosen, flip_given=flip_given, threshold=threshold)
     if as_json:
-        shown = found.as_dict()
-        every = [_as_dict(model, v.as_dict()) for v in found]
-        shown["violations"] = reasons.added(every, worst)
-        emit_json({"ok": True, **shown})
+        listed = [_with_trace(asked, entry) for entry in dicts]
+        for entry, reason in zip(listed, reasons, strict=False):
+            entry["why"] = reason.as_dict()
+        emit_json({"ok": True, **content, "violations": listed})
         return
-    say(_text(model, axiom))
-    say(f"Value {degree(found.value)}; {found.summary}.")
-    say(f"{found.cells[:1].upper()}{found.cells[1:]}.")
-    if len(found):
+    say(*sentences)
+    if rows:
         print()
-        _print(model, [(None, None, v) for v in found])
-        reasons.show(worst)
+        _print(asked, rows)
+        show_explanations(reasons, several=len(asked.facts.traces) > 1)
 
 
-def _all(model: Model, top: int, reasons: Reasons, as_json: bool) -> None:
-    found = model.worst(top, threshold=reasons.threshold)
-    worst = [(r.axiom, r.violation) for r in found]
+def _crisp(model: Model, axiom: str | None, threshold: float, as_json: bool) -> None:
+    """Where axioms are false in two-valued logic: one of them, or each."""
+    names = [a.name for a in model.theory.axioms] if axiom is None else [axiom]
+    examples = {name: model.counterexample(name, threshold=threshold) for name in names}
     if as_json:
-        shown = reasons.added([_as_dict(model, r.as_dict()) for r in found], worst)
-        emit_json({"ok": True, "ranking": RANKING, "violations": shown})
-        return
-    say(RANKING if found else "All axioms are fully true.")
-    if found:
-        print()
-        _print(model, [(r.axiom, r.share, r.violation) for r in found])
-        reasons.show(worst)
-
-
-def _crisp(
-    model: Model, found: dict[str, Counterexample | None], threshold: float, as_json: bool
-) -> None:
-    if as_json:
-        shown = {n: None if c is None else _as_dict(model, c.as_dict()) for n, c in found.items()}
+        shown = {
+            name: None if example is None else _with_trace(model, example.as_dict())
+            for name, example in examples.items()
+        }
         emit_json({"ok": True, "threshold": threshold, "counterexamples": shown})
         return
-    for name, example in found.items():
+    for name, example in examples.items():
         if example is None:
             say(f"{name}: true, with degrees from {threshold:g} on as true.")
             continue
-        where = [*binding_text(example.binding), *_where(model, example.trace, example.time)]
+        where = list(binding_text(example.binding))
+        where += [] if example.time is None else [f"time {example.time}"]
+        if len(model.facts.traces) > 1:
+            where.append(f"trace {model.facts.traces[example.trace]}")
         atoms = (
             f"{a.text}{_at(a.time)} is {'true' if a.value else 'false'}" for a in example.atoms
         )
         say(f"{name}: false{' at ' if where else ''}{', '.join(where)}: {', '.join(atoms)}.")
 
 
-def _text(model: Model, axiom: str) -> str:
-    return next(f"{a.name}: {a.source}" for a in model.theory.axioms if a.name == axiom)
-
-
-def _as_dict(model: Model, found: dict[str, object]) -> dict[str, object]:
-    """A violation with its trace by name."""
-    return {**found, "trace": model.facts.traces[int(str(found["trace"]))]}
-
-
-def _where(model: Model, trace: int, time: int | None) -> list[str]:
-    where = [] if time is None else [f"time {time}"]
-    return where + ([f"trace {model.facts.traces[trace]}"] if len(model.facts.traces) > 1 else [])
+def _with_trace(model: Model, entry: dict[str, object]) -> dict[str, object]:
+    """A violation for machines with its trace by name."""
+    return {**entry, "trace": model.facts.traces[int(str(entry["trace"]))]}
 
 
 def _at(time: int | None) -> str:
     return "" if time is None else f"@{time}"
 
 
-def _print(model: Model, rows: list[tuple[str | None, float | None, Violation]]) -> None:
-    ranked, several = rows[0][0] is not None, len(model.facts.traces) > 1
+def _print(model: Model, rows: list[tuple[str, float | None, Violation]]) -> None:
+    ranked, several = rows[0][1] is not None, len(model.facts.traces) > 1
     heads = [*(["axiom", "of all"] if ranked else []), "violated", "share", "value", "if", "then"]
     heads += ["time", *(["trace"] if several else []), "binding", "atoms"]
     table = grid(*heads, left=["axiom", "trace"], fold=["binding", "atoms"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fotltn.cli.tables import add, grid, say, show
@@ -18,65 +17,50 @@ if TYPE_CHECKING:
     from fotltn.analysis.violations import Violation
     from fotltn.project.model import Model
 
-
 _FACTS = (
     "The facts that the value depends on most; 'then' is the value if that fact alone were true, "
     "or, for a negative gradient, false."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """Explains the first of some violations.
+def explanations(
+    model: Model, violations: Sequence[tuple[str, Violation]], *, flip_given: bool, threshold: float
+) -> list[Explanation]:
+    """Why some violations, each with the name of its axiom, are what they are.
 
     Args:
         model: whose they are.
-        count: how many to explain.
+        violations: what to explain.
         flip_given: whether given facts may be influential and flipped.
         threshold: the degree from which on a fact is true in two-valued logic.
     """
+    from fotltn.analysis.error_shares import shared_cells
+    from fotltn.analysis.explain.explanation import why
 
-    model: Model
-    count: int
-    flip_given: bool
-    threshold: float
+    fixed = () if flip_given else model.given
+    explained = []
+    for axiom, one in violations:
+        cells, _ = shared_cells(model.cells(axiom, threshold=threshold))
+        cell = cells.find(one.binding, one.time or 0, one.trace)
+        explained.append(why(cells, cell, top=5, fixed=fixed))
+    return explained
 
-    def show(self, found: Sequence[tuple[str, Violation]]) -> None:
-        """Print them."""
-        from fotltn.cli.terminal import wide_console
 
-        for one in self._explained(found):
-            several = len(self.model.facts.traces) > 1
-            trace = f", trace {one.trace}" if several else ""
+def show_explanations(explained: Sequence[Explanation], *, several: bool) -> None:
+    """Print them, with the trace if there are several."""
+    from fotltn.cli.terminal import wide_console
+
+    for one in explained:
+        trace = f", trace {one.trace}" if several else ""
+        print()
+        say(f"{one.cells.name} at {one.place}{trace}", style="bold")
+        wide_console().print(_tree(one.tree))
+        if one.influence:
             print()
-            say(f"{one.cells.name} at {one.place}{trace}", style="bold")
-            wide_console().print(_tree(one.tree))
-            if one.influence:
-                print()
-                say(_FACTS)
-                _facts(one)
-            print()
-            say(f"Smallest repair: {one.repair}.")
-
-    def added(
-        self, shown: list[dict[str, object]], found: Sequence[tuple[str, Violation]]
-    ) -> list[dict[str, object]]:
-        """Violations for machines, the first of them with their explanation as `why`."""
-        for row, one in zip(shown, self._explained(found), strict=False):
-            row["why"] = one.as_dict()
-        return shown
-
-    def _explained(self, found: Sequence[tuple[str, Violation]]) -> list[Explanation]:
-        from fotltn.analysis.error_shares import shared_cells
-        from fotltn.analysis.explain.explanation import why
-
-        fixed = () if self.flip_given else self.model.given
-        explained = []
-        for axiom, one in found[: self.count]:
-            cells, _ = shared_cells(self.model.cells(axiom, threshold=self.threshold))
-            cell = cells.find(one.binding, one.time or 0, one.trace)
-            explained.append(why(cells, cell, top=5, fixed=fixed))
-        return explained
+            say(_FACTS)
+            _facts(one)
+        print()
+        say(f"Smallest repair: {one.repair}.")
 
 
 def _tree(root: ValueNode) -> Tree:

@@ -1,0 +1,41 @@
+"""Arguments and options that several commands have, said once: types for their parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.semantics.config import SEMANTICS
+
+_ONE_OF = f"ne of {', '.join(SEMANTICS)}."
+
+TheoryFile = Annotated[Path, typer.Argument(help="A theory file (.fot).")]
+ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model, or of a project.")]
+
+FactFiles = Annotated[
+    list[Path], typer.Option("--facts", help="CSV or Parquet files of facts; repeatable.")
+]
+SemanticsName = Annotated[str, typer.Option("--semantics", help=f"O{_ONE_OF}")]
+OtherSemantics = Annotated[
+    str | None, typer.Option("--semantics", help=f"Other than the model's: o{_ONE_OF}")
+]
+Exponent = Annotated[
+    float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
+]
+Threshold = Annotated[
+    float, typer.Option("--threshold", help="Degrees at or above it count as true.")
+]
+CrispThreshold = Annotated[
+    float | None,
+    typer.Option("--threshold", help="With the crisp semantics: degrees at or above it are true."),
+]
+At = Annotated[str, typer.Option("--at", help="A time point, or 'all'.")]
+Budget = Annotated[str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")]
+Digits = Annotated[int, typer.Option("--digits", help="Digits after the point.", min=1, max=17)]
+OtherData = Annotated[
+    Path | None, typer.Option("--data", help="Of a project: another folder with its tables.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ExactJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
