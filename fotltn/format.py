@@ -67,6 +67,17 @@ def count(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
+def amount(value: float | None) -> str:
+    """A number of things, or a sum of degrees in its place, which may be broken.
+
+    >>> amount(1200.0), amount(1200.25), amount(None)
+    ('1,200', '1,200.2', '–')
+    """
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if math.isclose(value, round(value)) else f"{value:,.1f}"
+
+
 def signed(value: float | None, digits: int = 3) -> str:
     """A difference; one that rounds to nothing has no sign.
 

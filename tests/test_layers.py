@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 import tomllib
@@ -229,6 +230,69 @@ def test_what_needs_torch_loads_on_first_use():
     assert listed == "True", done.stderr
     assert torch.startswith("import of torch halted")
     assert missing == "module 'fotltn' has no attribute 'nonsense'"
+
+
+# --- what a command loads --------------------------------------------------------------------
+
+HEAVY = (
+    "jinja2", "matplotlib", "pyarrow", "scipy.stats", "sklearn", "starlette", "torch",
+    "torch._dynamo",
+)  # fmt: skip
+
+#: The heavy packages that a command may load. The engine keeps PyTorch's compiler off its plans.
+ENGINE = {"torch", "torch._dynamo"}
+LOADS: dict[str, tuple[list[str], set[str]]] = {
+    "check": (["t.fot"], set()),
+    "show": (["t.fot"], set()),
+    "eval": (["t.fot", "--facts", "f.csv"], {*ENGINE, "pyarrow"}),
+    "plan": (["t.fot", "--size", "agent=3"], {"torch"}),
+    "ask": (["model", "Stop(x)"], {*ENGINE, "pyarrow"}),
+    "violations": (["model"], {*ENGINE, "pyarrow"}),
+    "rules": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
+}
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A theory, facts, and a model of both."""
+    import fotltn
+
+    folder = tmp_path_factory.mktemp("scene")
+    theory = folder / "t.fot"
+    theory.write_text(
+        "sort agent\npredicate Near(agent), Stop(agent)\n"
+        "axiom Obey: forall x. G(Near(x) -> WX Stop(x))\n"
+    )
+    (folder / "f.csv").write_text("predicate,arg1,time,truth\nNear,ego,0,1\nStop,ego,1,1\n")
+    model = fotltn.train(theory, facts=folder / "f.csv", learn=["Stop"], training={"epochs": 1})
+    model.save(folder / "model")
+    return folder
+
+
+def loaded(folder: Path, *arguments: str) -> set[str]:
+    """Those of the heavy packages that a command loads, in a fresh interpreter."""
+    code = (
+        "import sys\n"
+        "from fotltn.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end\n"
+        f"print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True,
+        check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("command", list(LOADS))
+def test_a_command_loads_what_it_uses(scene, command):
+    arguments, allowed = LOADS[command]
+    assert loaded(scene, command, *arguments) <= allowed
+
+
+def test_the_check_of_what_commands_load_can_fail(scene):
+    assert "torch" in loaded(scene, "plan", *LOADS["plan"][0])
 
 
 # --- files -----------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def _print(audited: Audit, before: bool) -> None:
         add(
             table, axiom.name, *map(degree, degrees), degree(axiom.all_false),
             degree(axiom.all_half), count(crisp.support), share(crisp.active_share),
-            number(crisp.confidence, 2), number(crisp.base_rate, 2), number(crisp.lift, 2),
+            number(crisp.confidence), number(crisp.base_rate), number(crisp.lift, 2),
             share(axiom.gradient_antecedent), share(axiom.gradient_consequent),
         )  # fmt: skip
     show(table)

@@ -16,7 +16,7 @@ from rich.table import Table
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
 from fotltn.errors import DataError, missing
-from fotltn.format import degree, number
+from fotltn.format import count, degree, number
 
 if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
@@ -63,7 +63,8 @@ class Display:
         """Say what is trained."""
         if self.quiet:
             return
-        count = sum(p.numel() for p in built.task.grounding.parameters())
+        parameters = sum(p.numel() for p in built.task.grounding.parameters())
+        axioms = len(built.world.theory.axioms)
         for warning in (*built.world.theory.warnings, *built.world.facts.warnings):
             print(warning.render(), file=sys.stderr)
         if built.task.training.batches is not None:
@@ -72,8 +73,8 @@ class Display:
             for sentence in bias(built.task.training.batches, built.world.theory):
                 print(f"note: {sentence}", file=sys.stderr)
         self.console.print(
-            f"{count:,} parameters, {built.task.labels.total:,} labelled facts, "
-            f"{len(built.world.theory.axioms)} axioms"
+            f"{count(parameters)} parameters, {count(built.task.labels.total)} labelled facts, "
+            f"{axioms} axiom{'s' * (axioms != 1)}"
         )
 
     def epoch(self, epoch: Epoch) -> None:
@@ -131,6 +132,6 @@ def print_metrics(model: Model) -> None:
     """How good the predictions of test facts are, by predicate."""
     report = model.metrics()
     if report is None:
-        print("no facts are held back for testing, so that there are no metrics")
+        print("No facts are held back for testing, so that there are no metrics.")
     else:
         show(metrics_table(report))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from fotltn.cli.options import Threshold
+from fotltn.cli.options import ModelFolder, Threshold
 from fotltn.cli.output import emit_json
 from fotltn.semantics.config import check_share
 
@@ -21,10 +21,7 @@ _PAGE = Path("report.html")
 
 
 def report(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="MODEL", help="The folder of a model or of a project."),
-    ],
+    model: ModelFolder,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="The page to write.  [default: report.html]"),
@@ -50,7 +47,7 @@ def report(
     """
     check_share(threshold)
     place = place_of(output, force=force, as_json=as_json)
-    content = _model(path, threshold, top, quiet=as_json)
+    content = _model(model, threshold, top, quiet=as_json)
     text = ""
     if place is not None:
         from fotltn.reporting.html_model_page import model_page

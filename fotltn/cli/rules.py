@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from fotltn.cli.options import Budget, ExactJson, OtherData, Threshold
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
-from fotltn.format import NONE, count, number
+from fotltn.format import amount, count, number
 from fotltn.semantics.config import SEMANTICS, named
 
 if TYPE_CHECKING:
@@ -162,20 +161,14 @@ def _print(lines: list[Rule]) -> None:
     for line in lines:
         every, uncut = line.whole, line.uncut
         add(
-            table, line.name, count(every.traces), _amount(every.support),
+            table, line.name, count(every.traces), amount(every.support),
             _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),
-            _amount(line.cut), number(None if uncut is None else uncut.confidence.value),
+            amount(line.cut), number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
         )  # fmt: skip
     show(table)
     print()
     say(_LEGEND, *([] if all(line.implication for line in lines) else [_WHOLE]))
-
-
-def _amount(value: float | None) -> str:
-    if value is None:
-        return NONE
-    return f"{value:,.0f}" if math.isclose(value, round(value)) else f"{value:,.1f}"
 
 
 def _interval(estimate: Estimate, digits: int = 3) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
+from fotltn.format import number
 
 
 def train(
@@ -79,5 +80,5 @@ def train(
     print(f"{path}: {trained.reason}, best epoch {trained.best_epoch} of {len(trained.history)}")
     print_metrics(trained)
     if trained.trust is not None:
-        shown = ", ".join(f"{name} {factor:.2f}" for name, factor in trained.trust.items())
+        shown = ", ".join(f"{name} {number(factor, 2)}" for name, factor in trained.trust.items())
         print(f"trust in axioms: {shown}")
