@@ -105,13 +105,13 @@ def run(
                 on_done=progress.show,
             )  # fmt: skip
     taken = time.perf_counter() - began
-    found = read(runs, limits) if limits.exists() else read(runs)
-    known = version.background([n for n in DATA if n in {one.data for one in found}])
-    records = write(found, folder / "records.parquet")
-    files = (records, *write_report(found, folder / "report", **known))
+    recorded = read(runs, limits) if limits.exists() else read(runs)
+    known = version.background([n for n in DATA if n in {one.data for one in recorded}])
+    records = write(recorded, folder / "records.parquet")
+    files = (records, *write_report(recorded, folder / "report", **known))
     if as_json:
         emit_json({
-            "ok": True, "runs": len(found), "new": new, "seconds": taken,
+            "ok": True, "runs": len(recorded), "new": new, "seconds": taken,
             "files": [str(f) for f in files],
         })  # fmt: skip
         return
@@ -120,10 +120,12 @@ def run(
 
     for metric in ("pr_auc", "kb_sat"):
         print(as_text(results_table(
-            found, metric, truth=known["truth"], all_false=known["all_false"]
+            recorded, metric, truth=known["truth"], all_false=known["all_false"]
         )))  # fmt: skip
         print()
-    print(f"{new} of {len(found)} runs done now, in {taken:.0f} s; {len(files)} files in {folder}")
+    print(
+        f"{new} of {len(recorded)} runs done now, in {taken:.0f} s; {len(files)} files in {folder}"
+    )
 
 
 @app.command()
@@ -224,9 +226,9 @@ class _Progress:
         self.bar.update(self.task, completed=done, total=total)
 
     def batch(
-        self, group: Sequence[Run], found: Sequence[dict[str, Any]], done: int, total: int
+        self, group: Sequence[Run], results: Sequence[dict[str, Any]], done: int, total: int
     ) -> None:
         """Show a batch that is done."""
-        first, mean = group[0], sum(r["pr_auc"] for r in found) / len(found)
+        first, mean = group[0], sum(r["pr_auc"] for r in results) / len(results)
         self.show(done, total)
         self.say(f"{done} of {total} runs: {first.data}, {first.method}, PR-AUC {mean:.3f}")

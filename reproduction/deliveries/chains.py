@@ -64,12 +64,12 @@ def draw_paths(gain: Tensor, initial: Tensor, transition: Tensor, draws: Tensor)
     for point in range(1, steps):
         ahead = torch.bmm(belief[-1], into[point]).mul_(likely[point])
         belief.append(ahead.div_(ahead.sum(-1, keepdim=True)))
-    found = [_pick(belief[-1], draws[:, -1])]
+    states = [_pick(belief[-1], draws[:, -1])]
     for point in range(steps - 2, -1, -1):
-        after = found[-1][..., None].expand_as(belief[point])
+        after = states[-1][..., None].expand_as(belief[point])
         weights = into[point + 1].transpose(1, 2).gather(1, after).mul_(belief[point])
-        found.append(_pick(weights, draws[:, point]))
-    return torch.stack(found[::-1], dim=1)
+        states.append(_pick(weights, draws[:, point]))
+    return torch.stack(states[::-1], dim=1)
 
 
 def _pick(weights: Tensor, draw: Tensor) -> Tensor:
@@ -94,12 +94,12 @@ def robot_chain() -> tuple[Array, Array]:
     return table[NEVER], table
 
 
-def parcel_chains(given: Given) -> tuple[Array, Array]:
+def parcel_chains(known: Given) -> tuple[Array, Array]:
     """The first states of a parcel, and the transitions of all, (parcel, time, before, after)."""
-    _, parcels, _, steps = given.size
+    _, parcels, _, steps = known.size
     begins = 1 / (steps - np.arange(steps))
-    loads = LOADS * given.at[given.carrier, given.origin]
-    unloads = UNLOADS * given.at[given.carrier, given.target]
+    loads = LOADS * known.at[known.carrier, known.origin]
+    unloads = UNLOADS * known.at[known.carrier, known.target]
     table = np.zeros((parcels, steps, PARCEL_STATES, PARCEL_STATES))
     table[..., ABSENT, ABSENT], table[..., ABSENT, WAITS] = 1 - begins, begins
     for k in range(WINDOW):
@@ -122,19 +122,19 @@ def was_faulty() -> Array:
 
 def groups(apart: Array) -> list[Array]:
     """Units in few groups, such that those of a group are all apart from each other."""
-    found: list[list[int]] = []
+    collected: list[list[int]] = []
     for unit, row in enumerate(apart):
-        for group in found:
+        for group in collected:
             if row[group].all():
                 group.append(unit)
                 break
         else:
-            found.append([unit])
-    return [np.array(group) for group in found]
+            collected.append([unit])
+    return [np.array(group) for group in collected]
 
 
-def alarms_of(given: Given, was: Array) -> Array:
+def alarms_of(known: Given, was: Array) -> Array:
     """Which alarms a robot in a state causes, 0 or 1, with axes (robot, time, state, station)."""
-    there = ago(given.at) & since_reset(given.reset)[:, None]
+    there = ago(known.at) & since_reset(known.reset)[:, None]
     ways: Array = np.einsum("jrkt,sj->rtsk", there.astype(float), was.astype(float))
     return ways.clip(max=1.0)

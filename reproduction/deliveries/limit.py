@@ -58,7 +58,7 @@ SWEEPS, BURN_IN, CHAINS = 100, 40, 32
 
 
 def posterior(
-    given: Given,
+    known: Given,
     labels: Labels,
     *,
     seed: int,
@@ -71,7 +71,7 @@ def posterior(
     """How probable every cell of the learned predicates is, given noisy labels.
 
     Args:
-        given: what is known of the world.
+        known: what is given of the world.
         labels: true or false facts, some of them wrong; there may be none.
         seed: of the draws; they depend on nothing else.
         rates: for each labelled predicate, how often its labels are wrong.
@@ -89,7 +89,7 @@ def posterior(
             range.
     """
     return posteriors(
-        given,
+        known,
         [labels],
         seeds=[seed],
         rates=rates,
@@ -101,7 +101,7 @@ def posterior(
 
 
 def posteriors(
-    given: Given,
+    known: Given,
     labels: Sequence[Labels],
     *,
     seeds: Sequence[int],
@@ -116,17 +116,17 @@ def posteriors(
     Each set has its own seed, and gets what `posterior` gives for it, up to rounding.
     """
     check_sampling(len(labels), seeds, sweeps, burn_in, chains)
-    found = [_evidence(one, given.size, rates) for one in labels]
-    if not found:
+    pieces = [_evidence(one, known.size, rates) for one in labels]
+    if not pieces:
         return []
-    size = given.size
+    size = known.size
     evidence = {
-        name: torch.stack([one[name] for one in found], dim=-1)
+        name: torch.stack([one[name] for one in pieces], dim=-1)
         .repeat_interleave(chains, dim=-1)
         .to(device)
         for name in LEARNED
     }
-    sampler = _Sampler(given, evidence, torch.device(device))
+    sampler = _Sampler(known, evidence, torch.device(device))
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     shape = (size.steps, size.robots + size.parcels, chains)
     for sweep in range(burn_in + sweeps):
@@ -148,15 +148,15 @@ def posteriors(
 def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees:
     """How far labels speak for each fact, as logarithms of ratios of likelihoods."""
     numbers = {"robot": size.robots, "parcel": size.parcels, "station": size.stations}
-    found = {}
+    tables = {}
     for name in LEARNED:
         steps = 1 if name == "Worn" else size.steps
-        found[name] = torch.zeros(numbers[SORTS[name][0]], steps, dtype=torch.float64)
+        tables[name] = torch.zeros(numbers[SORTS[name][0]], steps, dtype=torch.float64)
     for name, index in labels.index.items():
         if name not in LEARNED:
             hint = did_you_mean(name, LEARNED) or f"there are {listing(LEARNED)}"
             raise DataError(f"no predicate '{name}' is learned in a world; {hint}")
-        table, index, truth = found[name], index.cpu(), labels.truth[name].cpu()
+        table, index, truth = tables[name], index.cpu(), labels.truth[name].cpu()
         limits = torch.tensor([1, *table.shape])[:, None]
         if len(index) != 3 or ((index < 0) | (index >= limits)).any():
             raise DataError(
@@ -172,7 +172,7 @@ def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees
         speaks_against = float(np.log(missed) - np.log1p(-invented))
         weights = torch.tensor([speaks_against, speaks_for], dtype=table.dtype)[truth.long()]
         table.index_put_((index[1], index[2]), weights, accumulate=True)
-    return found
+    return tables
 
 
 # --- sampling --------------------------------------------------------------------------------
@@ -211,23 +211,23 @@ class _Sampler:
     many parcels wait have (time, row, station).
 
     Args:
-        given: what is known of the world.
+        known: what is given of the world.
         evidence: for each predicate, with axes (entity, time, row).
         device: where to compute.
     """
 
-    def __init__(self, given: Given, evidence: Degrees, device: torch.device) -> None:
-        robots, parcels, _, steps = given.size
+    def __init__(self, known: Given, evidence: Degrees, device: torch.device) -> None:
+        robots, parcels, _, steps = known.size
         rows = evidence["Worn"].shape[-1]
 
         def moved(array: Array) -> Tensor:
             return torch.from_numpy(array.copy()).to(device)
 
         self.evidence = evidence
-        self.carrier, self.origin = moved(given.carrier), moved(given.origin)
+        self.carrier, self.origin = moved(known.carrier), moved(known.origin)
         was = was_faulty()
         self.faulty_in, self.recent_in = moved(was[:, 0]), moved(was.max(1))
-        alarms = alarms_of(given, was)
+        alarms = alarms_of(known, was)
         reach = alarms.max(2).reshape(robots, -1)
         self.robots = [
             _Robots(moved(units), moved(alarms[units])) for units in groups(reach @ reach.T == 0)
@@ -235,11 +235,11 @@ class _Sampler:
         first, table = robot_chain()
         self.robot_start = moved(first)
         self.robot_chain = moved(table).expand(1, steps, -1, -1)
-        first, table = parcel_chains(given)
+        first, table = parcel_chains(known)
         self.parcel_start = moved(first)
         self.parcels = [
             _Parcels(moved(units), moved(table[units]))
-            for units in groups(given.origin[:, None] != given.origin)
+            for units in groups(known.origin[:, None] != known.origin)
         ]
         quiet = steps * float(np.log1p(-BREAKS))  # of a worn robot, before it is drawn again
         self.of_worn = evidence["Worn"][:, 0] + float(np.log(WORN) - np.log(-np.expm1(quiet)))
@@ -255,7 +255,7 @@ class _Sampler:
         self.reasons = torch.zeros_like(self.alarm)
         self.caused = self.reasons.expand(robots, -1, -1, -1).clone()
         self.waiting = torch.zeros_like(self.busy)
-        self.totals = {name: torch.zeros_like(own) for name, own in evidence.items()}
+        self.totals = {name: torch.zeros_like(one) for name, one in evidence.items()}
 
     def sweep(self, draws: Tensor, strength: float) -> None:
         """Draw the faults of every robot, and the track of every parcel.

@@ -51,27 +51,27 @@ def world() -> tuple[CheckedTheory, Tables, Labels]:
     """The theory, what is given, and all facts."""
     theory = check(load_theory(THEORY))
     made = generate(seed=0)
-    found = read_facts([facts(made)], theory.signature, horizon=made.size.steps)
-    whole = interpretation(found, theory.signature, dtype=torch.float32, sparse=True)
-    kept = {n: t for n, t in whole.predicates.items() if n not in LEARNED}
-    every = labels(found, theory.signature, LEARNED, dtype=torch.float32)
-    return theory, replace(whole, predicates=kept), every
+    stated = read_facts([facts(made)], theory.signature, horizon=made.size.steps)
+    tables = interpretation(stated, theory.signature, dtype=torch.float32, sparse=True)
+    fixed = {n: t for n, t in tables.predicates.items() if n not in LEARNED}
+    every = labels(stated, theory.signature, LEARNED, dtype=torch.float32)
+    return theory, replace(tables, predicates=fixed), every
 
 
 def definitions() -> dict[str, Predicate]:
     """What four of the axioms define."""
-    found: dict[str, Predicate] = {}
+    defined: dict[str, Predicate] = {}
     for head, formula in DEFINITIONS.items():
         match = re.fullmatch(r"(\w+)\((.*)\)", head)
         assert match is not None
         variables = tuple(v.strip() for v in match[2].split(","))
-        found[match[1]] = Defined(variables, formula, PRODUCT)
-    return found
+        defined[match[1]] = Defined(variables, formula, PRODUCT)
+    return defined
 
 
-def task(method: str, theory: CheckedTheory, given: Tables, train: Labels, seed: int) -> Task:
+def task(method: str, theory: CheckedTheory, tables: Tables, train: Labels, seed: int) -> Task:
     """A method on labels."""
-    signature, sizes, horizon = theory.signature, given.sizes, given.horizon
+    signature, sizes, horizon = theory.signature, tables.sizes, tables.horizon
     predicates: dict[str, Predicate] = {}
     inputs = {}
     objective: Objective
@@ -103,7 +103,7 @@ def task(method: str, theory: CheckedTheory, given: Tables, train: Labels, seed:
                 predicates[name] = Network(network, static=decl.static)
             objective = PAPER if method == "paper" else FACTS_ONLY
             training = Training(seed=seed)
-        grounding = Grounding(signature, given, predicates, inputs=inputs)
+        grounding = Grounding(signature, tables, predicates, inputs=inputs)
     semantics = WITNESS if method == "recipe" else STABLE_PRODUCT
     return Task(grounding, Axioms(theory, semantics), objective, train, training)
 
@@ -116,9 +116,9 @@ def sample(every: Labels, fraction: float, repetition: int) -> tuple[Labels, Lab
 
 def run(method: str, fraction: float, repetition: int) -> dict[str, object]:
     """One run."""
-    theory, given, every = world()
+    theory, tables, every = world()
     train, test = sample(every, fraction, repetition)
-    work = task(method, theory, given, train, repetition)
+    work = task(method, theory, tables, train, repetition)
     began = time.perf_counter()
     outcome = fit(work)
     taken = time.perf_counter() - began
@@ -131,11 +131,11 @@ def limit(fraction: float, repetitions: Sequence[int], device: str) -> list[dict
     """The Bayes limit on the labels of several repetitions."""
     _, _, every = world()
     parts = [sample(every, fraction, r) for r in repetitions]
-    found = posteriors(
-        generate(seed=0).given, [train for train, _ in parts], seeds=repetitions, device=device
+    predictions = posteriors(
+        generate(seed=0).known, [train for train, _ in parts], seeds=repetitions, device=device
     )
     rows = []
-    for repetition, (_, test), tables in zip(repetitions, parts, found, strict=True):
+    for repetition, (_, test), tables in zip(repetitions, parts, predictions, strict=True):
         degrees = {}
         for name, (_, entity, step) in test.index.items():
             table = tables[name].cpu()
@@ -148,11 +148,11 @@ def scored(
     method: str, fraction: float, repetition: int, degrees: Mapping[str, Tensor], test: Labels
 ) -> dict[str, object]:
     """What is written down."""
-    found = report({n: (test.truth[n] >= 0.5, d) for n, d in degrees.items()})
+    scores = report({n: (test.truth[n] >= 0.5, d) for n, d in degrees.items()})
     return {
         "method": method, "fraction": fraction, "repetition": repetition,
-        "pr_auc": found.mean["pr_auc"].value, "chance": found.mean["chance"].value,
-        "by": {n: r.pr_auc.value for n, r in found.predicates.items()},
+        "pr_auc": scores.mean["pr_auc"].value, "chance": scores.mean["chance"].value,
+        "by": {n: r.pr_auc.value for n, r in scores.predicates.items()},
     }  # fmt: skip
 
 

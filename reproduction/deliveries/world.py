@@ -161,13 +161,13 @@ class World:
     """What happens in a world. The arrays cannot be written to.
 
     Args:
-        given: what is known of it.
+        known: what is given of it.
         faulty: which robots have a fault, with axes (robot, time).
         waits: which parcels wait, with axes (parcel, time).
         moves: which parcels move, likewise.
     """
 
-    given: Given
+    known: Given
     faulty: Flags
     waits: Flags
     moves: Flags
@@ -175,7 +175,7 @@ class World:
     @property
     def size(self) -> Size:
         """The size of the world."""
-        return self.given.size
+        return self.known.size
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
@@ -189,31 +189,31 @@ class World:
 
     def tables(self) -> dict[str, Flags]:
         """What is true, with axes (entities …, time); those of static predicates have no time."""
-        given = self.given
+        known = self.known
         robots, _, stations, _ = self.size
-        origin = given.origin[:, None] == np.arange(stations)
-        faulty_there = some(given.at & self.faulty[:, None], 0)
+        origin = known.origin[:, None] == np.arange(stations)
+        faulty_there = some(known.at & self.faulty[:, None], 0)
         return {
             "Worn": some(self.faulty, 1),
             "Faulty": self.faulty,
             "Waits": self.waits,
             "Moves": self.moves,
-            "Alarm": some(ago(faulty_there) & since_reset(given.reset), 0),
+            "Alarm": some(ago(faulty_there) & since_reset(known.reset), 0),
             "Busy": origin.T.astype(int) @ self.waits > 0,
             "Due": _due(self.waits, self.moves),
-            "Delayed": (self.waits | self.moves) & some(ago(self.faulty), 0)[given.carrier],
-            "At": given.at,
-            "Reset": given.reset,
+            "Delayed": (self.waits | self.moves) & some(ago(self.faulty), 0)[known.carrier],
+            "At": known.at,
+            "Reset": known.reset,
             "Origin": origin,
-            "Target": given.target[:, None] == np.arange(stations),
-            "Carrier": given.carrier == np.arange(robots)[:, None],
+            "Target": known.target[:, None] == np.arange(stations),
+            "Carrier": known.carrier == np.arange(robots)[:, None],
         }
 
 
 def some(table: Flags, axis: int) -> Flags:
     """Whether anything is true along an axis."""
-    found: Flags = np.logical_or.reduce(table, axis=axis)
-    return found
+    result: Flags = np.logical_or.reduce(table, axis=axis)
+    return result
 
 
 def ago(table: Flags) -> Flags:
@@ -283,13 +283,13 @@ def generate(
             f"need {cells:,} cells; at most {MAX_CELLS:,} are made"
         )
     generator = np.random.default_rng(seed)
-    given = _given(Size(robots, parcels, stations, steps), generator)
+    known = _given(Size(robots, parcels, stations, steps), generator)
     faulty = np.stack([_faults(steps, generator) for _ in range(robots)])
-    tracks = [_track(given, parcel, generator) for parcel in range(parcels)]
+    tracks = [_track(known, parcel, generator) for parcel in range(parcels)]
     waits, moves = (np.stack(rows) for rows in zip(*tracks, strict=True))
     for array in (faulty, waits, moves):
         array.setflags(write=False)
-    return World(given, faulty, waits, moves)
+    return World(known, faulty, waits, moves)
 
 
 def _given(size: Size, generator: np.random.Generator) -> Given:
@@ -297,20 +297,20 @@ def _given(size: Size, generator: np.random.Generator) -> Given:
     length = min(ROUND, stations)
     ways = np.stack([generator.permutation(stations)[:length] for _ in range(robots)])
     at = np.zeros((robots, stations, steps), dtype=np.bool_)
-    for own, way in zip(at, ways, strict=True):
+    for places, way in zip(at, ways, strict=True):
         point = 0
         stay, stop = int(generator.integers(1, STAYS.stop)), 0
         while point < steps:
-            own[way[stop % length], point : point + stay] = True
+            places[way[stop % length], point : point + stay] = True
             point += stay + int(generator.integers(TRIPS.start, TRIPS.stop))
             stay, stop = int(generator.integers(STAYS.start, STAYS.stop)), stop + 1
     reset = generator.random((stations, steps)) < RESETS
     carrier = generator.integers(0, robots, size=parcels)
     ends = np.stack([generator.permutation(way)[:2] for way in ways[carrier]])
-    given = Given(at, reset, ends[:, 0].copy(), ends[:, 1].copy(), carrier)
-    for array in (given.at, given.reset, given.origin, given.target, given.carrier):
+    known = Given(at, reset, ends[:, 0].copy(), ends[:, 1].copy(), carrier)
+    for array in (known.at, known.reset, known.origin, known.target, known.carrier):
         array.setflags(write=False)
-    return given
+    return known
 
 
 def _faults(steps: int, generator: np.random.Generator) -> Flags:
@@ -326,14 +326,14 @@ def _faults(steps: int, generator: np.random.Generator) -> Flags:
     return faulty
 
 
-def _track(given: Given, parcel: int, generator: np.random.Generator) -> tuple[Flags, Flags]:
+def _track(known: Given, parcel: int, generator: np.random.Generator) -> tuple[Flags, Flags]:
     """When a parcel waits, and when it moves."""
-    steps = given.size.steps
-    there = given.at[given.carrier[parcel]]
+    steps = known.size.steps
+    there = known.at[known.carrier[parcel]]
     begins = int(generator.integers(0, steps))
-    loads = there[given.origin[parcel]] & (generator.random(steps) < LOADS)
+    loads = there[known.origin[parcel]] & (generator.random(steps) < LOADS)
     loaded = _first(loads, begins + 1)
-    unloads = there[given.target[parcel]] & (generator.random(steps) < UNLOADS)
+    unloads = there[known.target[parcel]] & (generator.random(steps) < UNLOADS)
     gone = _first(unloads, loaded + 1)
     time = np.arange(steps)
     return (time >= begins) & (time < loaded), (time >= loaded) & (time < gone)
@@ -341,8 +341,8 @@ def _track(given: Given, parcel: int, generator: np.random.Generator) -> tuple[F
 
 def _first(events: Flags, start: int) -> int:
     """The first event from a point on; without one, the length of the trace."""
-    found = np.flatnonzero(events[start:])
-    return start + int(found[0]) if len(found) else len(events)
+    hits = np.flatnonzero(events[start:])
+    return start + int(hits[0]) if len(hits) else len(events)
 
 
 # --- labels ----------------------------------------------------------------------------------
@@ -363,11 +363,13 @@ def noisy(labels: Labels, seed: int, *, rates: Mapping[str, Rates] = RATES) -> L
         raise DataError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
     generator = torch.Generator().manual_seed(seed)
     truth = {}
-    for name, own in labels.truth.items():
+    for name, stated in labels.truth.items():
         rate = rates_of(name, rates)
-        draws = torch.rand(own.shape[0], generator=generator, dtype=torch.float64).to(own.device)
-        wrong = torch.where(own >= 0.5, draws < rate.missed, draws < rate.invented)
-        truth[name] = torch.where(wrong, 1 - own, own)
+        draws = torch.rand(stated.shape[0], generator=generator, dtype=torch.float64).to(
+            stated.device
+        )
+        wrong = torch.where(stated >= 0.5, draws < rate.missed, draws < rate.invented)
+        truth[name] = torch.where(wrong, 1 - stated, stated)
     return replace(labels, truth=truth)
 
 
@@ -392,7 +394,7 @@ def statistics(world: World) -> dict[str, Count]:
 
 def facts(world: World) -> pa.Table:
     """All facts, one row each: those of learned predicates true or false, the others where true."""
-    names = {sort: np.array(own) for sort, own in world.names.items()}
+    names = {sort: np.array(listed) for sort, listed in world.names.items()}
     parts = []
     for predicate, table in world.tables().items():
         sorts = SORTS[predicate]

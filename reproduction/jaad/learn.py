@@ -119,8 +119,8 @@ def ground(tables: Path, view: str, clips: Tensor, seed: int) -> Grounding:
     """Networks over some clips."""
     world, features, there = read(tables)
     signature = world.theory.signature
-    kept = {n: t for n, t in world.fixed.predicates.items() if n not in (*LEARNED, "Run")}
-    given = part(replace(world.fixed, predicates=kept), signature, traces=clips).fixed
+    fixed = {n: t for n, t in world.fixed.predicates.items() if n not in (*LEARNED, "Run")}
+    fixed_tables = part(replace(world.fixed, predicates=fixed), signature, traces=clips).fixed
     seen = {"car": features[view], "ped": features["ped"]}
     with seeded(seed) as generator:
         inputs = {
@@ -134,7 +134,7 @@ def ground(tables: Path, view: str, clips: Tensor, seed: int) -> Grounding:
             "OnSidewalk": Defined(("y",), "InView(y) & !Crossing(y)"),
         }
     return Grounding(
-        signature, given, predicates, inputs=inputs,
+        signature, fixed_tables, predicates, inputs=inputs,
         present={sort: mask[clips] for sort, mask in there.items()},
     ).float()  # fmt: skip
 
@@ -149,7 +149,7 @@ def run(tables: Path, one: Run) -> dict[str, Any]:
     labelled = [train[i] for i in order.tolist()]
     clips = torch.tensor(sorted((*train, *held)))
     grounding = ground(tables, one.view, clips, one.repetition)
-    own = part(world.fixed, world.theory.signature, traces=clips)
+    chosen = part(world.fixed, world.theory.signature, traces=clips)
     facts = {n: of_traces(only(world.stated), group) for n, group in
              (("learn", labelled), ("watch", held), ("test", test))}  # fmt: skip
     theory = replace(world.theory, axioms=tuple(a for a in world.theory.axioms if a.name in rules))
@@ -159,29 +159,29 @@ def run(tables: Path, one: Run) -> dict[str, Any]:
     )  # fmt: skip
     task = Task(
         grounding, Axioms(theory, WITNESS.with_p(one.choice.p)), objective,
-        own.labels(facts["learn"]),
+        chosen.labels(facts["learn"]),
         Training(epochs=300, patience=20, rate=0.003, seed=one.repetition),
-        own.labels(facts["watch"]),
+        chosen.labels(facts["watch"]),
     )  # fmt: skip
     began = time.perf_counter()
     outcome = fit(task)
     taken = time.perf_counter() - began
     judged = held if one.validate else test
-    whole = ground(tables, one.view, torch.tensor(judged), one.repetition)
-    whole.load_state_dict(grounding.state_dict())
-    whole.eval()
+    judge = ground(tables, one.view, torch.tensor(judged), one.repetition)
+    judge.load_state_dict(grounding.state_dict())
+    judge.eval()
     truth = part(world.fixed, world.theory.signature, traces=torch.tensor(judged)).labels(
         facts["watch" if one.validate else "test"]
     )
     with torch.no_grad():
-        degrees = predicted(truth, whole())
-    found = report({n: (truth.truth[n] >= 0.5, d) for n, d in degrees.items()})
+        degrees = predicted(truth, judge())
+    scores = report({n: (truth.truth[n] >= 0.5, d) for n, d in degrees.items()})
     return {
         "view": one.view, "method": one.method, "share": one.share, "repetition": one.repetition,
         "validate": one.validate, "weight": one.choice.weight, "p": one.choice.p,
         "clips": len(labelled), "trust": outcome.trust and dict(outcome.trust),
-        "pr_auc": {n: r.pr_auc.value for n, r in found.predicates.items()},
-        "chance": {n: r.chance.value for n, r in found.predicates.items()},
+        "pr_auc": {n: r.pr_auc.value for n, r in scores.predicates.items()},
+        "chance": {n: r.chance.value for n, r in scores.predicates.items()},
         "epochs": len(outcome.history), "seconds": taken,
     }  # fmt: skip
 
@@ -208,13 +208,13 @@ def choose(tables: Path, pool: ProcessPoolExecutor) -> dict[str, dict[str, float
     ]
     with uninterrupted():
         results = pool.map(run, [tables] * len(runs), runs)
-    found = list(results)
+    listed = list(results)
     chosen = {}
     for method in methods:
         scores = {
             choice: sum(
                 sum(one["pr_auc"].values())
-                for asked, one in zip(runs, found, strict=True)
+                for asked, one in zip(runs, listed, strict=True)
                 if (asked.method, asked.choice) == (method, choice)
             )
             for choice in grid
@@ -263,17 +263,17 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 # --- tables -----------------------------------------------------------------------------------
 
 
-def table(found: Sequence[dict[str, Any]]) -> str:
+def table(results: Sequence[dict[str, Any]]) -> str:
     """PR-AUC by view, predicate and share; bold where that is significantly not networks'."""
     cells = {
         (view, name, method, share): summary(
-            [r["pr_auc"][name] for r in found
+            [r["pr_auc"][name] for r in results
              if (r["view"], r["method"], r["share"]) == (view, method, share)]
         )
         for view, name, method, share in product(VIEWS, LEARNED, METHODS, SHARES)
     }  # fmt: skip
     tested = [key for key in cells if key[2] != "networks"]
-    ps = benjamini_hochberg([paired(found, *key) for key in tested])
+    ps = benjamini_hochberg([paired(results, *key) for key in tested])
     significant = {key for key, p in zip(tested, ps, strict=True) if p < 0.05}
     lines = [
         "| Stop sees | predicted | learned by | " + " | ".join(f"{s:.0%}" for s in SHARES) + " |"
@@ -290,19 +290,19 @@ def table(found: Sequence[dict[str, Any]]) -> str:
 
 
 def paired(
-    found: Sequence[dict[str, Any]], view: str, name: str, method: str, share: float
+    results: Sequence[dict[str, Any]], view: str, name: str, method: str, share: float
 ) -> float:
     """Of the paired t-test against networks: repetitions share clips and initial weights."""
     scores = {
         (r["method"], r["repetition"]): r["pr_auc"][name]
-        for r in found
+        for r in results
         if (r["view"], r["share"]) == (view, share)
     }
     changes = summary([v - scores["networks", r] for (m, r), v in scores.items() if m == method])
     return welch(changes, Summary(changes.count, 0.0, 0.0)).p
 
 
-def trust(found: Sequence[dict[str, Any]]) -> str:
+def trust(results: Sequence[dict[str, Any]]) -> str:
     """How far each rule is trusted, on average."""
     lines = ["| rules | " + " | ".join(f"{s:.0%}" for s in SHARES) + " |"]
     lines.append("| :-- | " + " | ".join("--:" for _ in SHARES) + " |")
@@ -310,10 +310,12 @@ def trust(found: Sequence[dict[str, Any]]) -> str:
         for rule in rules if learned else ():
             shown = []
             for share in SHARES:
-                own = [
-                    r["trust"][rule] for r in found if (r["method"], r["share"]) == (method, share)
+                values = [
+                    r["trust"][rule]
+                    for r in results
+                    if (r["method"], r["share"]) == (method, share)
                 ]
-                shown.append(f"{sum(own) / len(own):.2f}")
+                shown.append(f"{sum(values) / len(values):.2f}")
             lines.append(f"| {rule}, of {method.split(',')[0]} | " + " | ".join(shown) + " |")
     return "\n".join(lines)
 
@@ -328,11 +330,11 @@ def main() -> int:
     args = parser.parse_args()
     if args.tables is not None:
         learn(args.folder, args.tables.resolve(), args.processes, args.repetitions)
-    found = [r for r in rows(args.folder) if not r["validate"]]
-    if not found:
+    results = [r for r in rows(args.folder) if not r["validate"]]
+    if not results:
         sys.stderr.write(f"there are no runs in '{args.folder}'; give --tables\n")
         return 1
-    sys.stdout.write(f"{table(found)}\n\n{trust(found)}\n")
+    sys.stdout.write(f"{table(results)}\n\n{trust(results)}\n")
     return 0
 
 

@@ -110,11 +110,11 @@ def posteriors(
         raise DataError(f"the flip rate must be a number from 0 to 1, not {flip_rate}")
     check_sampling(len(labels), seeds, sweeps, burn_in, chains)
     near = _near(close, size)
-    found = [_evidence(one, size, flip_rate) for one in labels]
-    if not found:
+    pieces = [_evidence(one, size, flip_rate) for one in labels]
+    if not pieces:
         return []
-    crossing = torch.stack([own for own, _ in found])
-    stop = torch.stack([cars for _, cars in found])
+    crossing = torch.stack([walkers for walkers, _ in pieces])
+    stop = torch.stack([cars for _, cars in pieces])
     chain = _Chains(near.to(device), crossing.to(device), stop.to(device), chains)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     shape = (DRAWS, size.pedestrians, chains)
@@ -198,7 +198,7 @@ def limits(
         pairs = [labels(*run) for run in runs]
         seeds = [_seed(seed, *run) for run in runs]
         begun = time.perf_counter()
-        found = posteriors(
+        sampled = posteriors(
             scene.close,
             scene.size,
             [train for train, _ in pairs],
@@ -210,8 +210,8 @@ def limits(
             device=device,
         )
         seconds = (time.perf_counter() - begun) / len(runs)
-        for (fraction, repetition), own, tables, (_, test) in zip(
-            runs, seeds, found, pairs, strict=True
+        for (fraction, repetition), run_seed, tables, (_, test) in zip(
+            runs, seeds, sampled, pairs, strict=True
         ):
             by = scores(tables, test)
             base = mean({name: chance(truth) for name, truth in test.truth.items()})
@@ -220,7 +220,7 @@ def limits(
                 "method": "Bayes limit",
                 "fraction": fraction,
                 "repetition": repetition,
-                "seed": own,
+                "seed": run_seed,
                 "pr_auc": _value(mean(by)),
                 "pr_auc_by": {name: _value(metric) for name, metric in by.items()},
                 "chance": _value(base),
@@ -276,15 +276,15 @@ def _near(close: np.ndarray[Any, Any] | Tensor, size: Size) -> Tensor:
     """Which pedestrians are close to which cars, with axes (car, pedestrian, time)."""
     cars, pedestrians, steps = size
     agents = cars + pedestrians
-    given = torch.as_tensor(np.array(close) if isinstance(close, np.ndarray) else close).cpu()
-    if given.shape == (agents, agents, steps):
-        given = given[:cars, cars:]
-    if given.shape != tuple(size):
+    table = torch.as_tensor(np.array(close) if isinstance(close, np.ndarray) else close).cpu()
+    if table.shape == (agents, agents, steps):
+        table = table[:cars, cars:]
+    if table.shape != tuple(size):
         raise DataError(
-            f"close has the shape {tuple(given.shape)}; of {cars} cars, {pedestrians} pedestrians "
+            f"close has the shape {tuple(table.shape)}; of {cars} cars, {pedestrians} pedestrians "
             f"and {steps} points it is {tuple(size)} or {(agents, agents, steps)}"
         )
-    return given.bool()
+    return table.bool()
 
 
 def _evidence(labels: Labels, size: Size, flip_rate: float) -> tuple[Tensor, Tensor]:
@@ -336,7 +336,7 @@ class _Chains:
         runs, pedestrians, steps = crossing.shape
         cars, device = near.shape[0], near.device
         self.prior = prior_of_crossings(steps, device)
-        self.own = [own.T[..., None] for own in crossing.unbind(1)]
+        self.crossing = [one.T[..., None] for one in crossing.unbind(1)]
         ahead = pad(stop[..., 1:], (0, 1))  # a car stops one point later
         self.ahead = pad(ahead.flatten(1), (0, 1)).T[..., None].contiguous()
         self.cells = [_cells(near[:, j]) for j in range(pedestrians)]
@@ -359,7 +359,7 @@ class _Chains:
             places = cells.flatten()
             others = self.reasons.index_select(0, places).unflatten(0, cells.shape) - old
             ahead = self.ahead.index_select(0, places).unflatten(0, cells.shape)
-            gain = ((others == 0) * ahead).sum(0) * strength + self.own[j]
+            gain = ((others == 0) * ahead).sum(0) * strength + self.crossing[j]
             drawn = draw_crossings(gain.flatten(1).T.contiguous(), self.prior, draws[:, j])
             new = drawn.T.contiguous().view_as(old).int()
             self.reasons.index_copy_(0, places, (others + new).flatten(0, 1))

@@ -52,8 +52,8 @@ def prior_of_crossings(steps: int, device: torch.device) -> Prior:
     def band(table: np.ndarray[Any, Any], width: int) -> Tensor:
         first = np.arange(steps)[:, None]
         last = first + np.arange(1, width + 1)
-        found = np.where(last <= steps, table[first, np.minimum(last, steps)], 0.0)
-        return torch.from_numpy(found).to(device)
+        values = np.where(last <= steps, table[first, np.minimum(last, steps)], 0.0)
+        return torch.from_numpy(values).to(device)
 
     return Prior(band(alone, 2 * longest - 1), band(ways / count, longest))
 

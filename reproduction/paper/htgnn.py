@@ -90,21 +90,21 @@ def targets(
         DataError: a fact is not about the scene.
     """
     agents = size.cars + size.pedestrians
-    found = {}
+    made = {}
     for name in LEARNED:
         shape = (1, agents, 1 if name in STATIC else size.steps)
         truth = torch.zeros(len(labels), *shape[1:], dtype=dtype)
         known = torch.zeros(len(labels), *shape[1:], dtype=torch.bool)
-        for run, given in enumerate(labels):
-            if name not in given.truth:
+        for run, stated in enumerate(labels):
+            if name not in stated.truth:
                 continue
-            index = given.index[name].cpu()
+            index = stated.index[name].cpu()
             _check_cells(name, index, shape)
             _, agent, time = index
-            truth[run, agent, time] = given.truth[name].to("cpu", dtype)
+            truth[run, agent, time] = stated.truth[name].to("cpu", dtype)
             known[run, agent, time] = True
-        found[name] = Targets(truth.to(device), known.to(device))
-    return found
+        made[name] = Targets(truth.to(device), known.to(device))
+    return made
 
 
 def _check_cells(name: str, index: Tensor, shape: tuple[int, ...]) -> None:
@@ -215,10 +215,10 @@ class HTGNN(nn.Module):
     def forward(self) -> dict[str, Tensor]:
         """The logits by predicate, with axes (run, agent, time, or 1 if it is static)."""
         states = [adapt(x) for adapt, x in zip(self.adapt, self.inputs, strict=True)]
-        own = {name: self.get_buffer(f"own_{name}") for names in OWN for name in names}
+        loops = {name: self.get_buffer(f"own_{name}") for names in OWN for name in names}
         near = [self.close, self.close.transpose(1, 2)]
         for layer in self.layers:
-            states = layer(states, own, near, self.positions)
+            states = layer(states, loops, near, self.positions)
         agents = torch.cat(states, dim=2)
         return {
             name: head(agents[:, :1] if name in STATIC else agents).transpose(1, 2)
@@ -277,8 +277,8 @@ class _Linear(nn.Module):
 def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product of x (run, time, node, width) with the matrix of its run, and a bias added."""
     flat = x.flatten(1, 2)
-    found = torch.bmm(flat, weight) if bias is None else torch.baddbmm(bias, flat, weight)
-    return found.view(*x.shape[:3], -1)
+    product = torch.bmm(flat, weight) if bias is None else torch.baddbmm(bias, flat, weight)
+    return product.view(*x.shape[:3], -1)
 
 
 class _GraphAttention(nn.Module):
@@ -372,7 +372,7 @@ class _Layer(nn.Module):
     def __init__(self, draw: _Draw, width: int, steps: int, dropout: float) -> None:
         super().__init__()
         self.close = nn.ModuleList([_GraphAttention(draw, width, dropout) for _ in OWN])
-        self.own = nn.ModuleDict(
+        self.loops = nn.ModuleDict(
             {name: _GraphAttention(draw, width, dropout) for names in OWN for name in names}
         )
         self.relations = _RelationAttention(draw, width, steps)
@@ -381,18 +381,18 @@ class _Layer(nn.Module):
     def forward(
         self,
         states: Sequence[Tensor],
-        own: Mapping[str, Tensor],
+        loops: Mapping[str, Tensor],
         near: Sequence[Tensor],
         positions: Tensor,
     ) -> list[Tensor]:
         """The new states of cars and of pedestrians."""
-        found = []
+        updated = []
         for kind, x in enumerate(states):
             messages = [self.close[kind](states[1 - kind], near[kind], x)]
-            messages += [self.own[name](x, own[name]) for name in OWN[kind]]
+            messages += [self.loops[name](x, loops[name]) for name in OWN[kind]]
             merged = self.relations(torch.stack(messages, dim=2))
-            found.append(self.nodes[kind](merged, x, positions))
-        return found
+            updated.append(self.nodes[kind](merged, x, positions))
+        return updated
 
 
 class _Head(nn.Module):
@@ -404,5 +404,5 @@ class _Head(nn.Module):
         self.output = _Linear(draw, width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.output(F.relu(self.hidden(x)))
-        return found.squeeze(-1)
+        logits: Tensor = self.output(F.relu(self.hidden(x)))
+        return logits.squeeze(-1)

@@ -114,7 +114,7 @@ def batch(
         raise DataError(
             f"runs that are trained together have one data set and method, not {len(kinds)}"
         )
-    found = world(runs[0].data)
+    source = world(runs[0].data)
     parts = [facts_of(run, setting) for run in runs]
     trains = [train for train, _ in parts]
     seen: list[Labels] = []
@@ -124,24 +124,24 @@ def batch(
             for t, run in zip(trains, runs, strict=True)
         ]
         trains, seen = [a for a, _ in pairs], [b for _, b in pairs]
-    agents, steps = found.close.sizes["agent"], found.close.horizon
+    agents, steps = source.close.sizes["agent"], source.close.horizon
     shapes = {
         name: (agents, 1 if decl.static else steps)
-        for name, decl in found.theory.signature.predicates.items()
+        for name, decl in source.theory.signature.predicates.items()
         if name in LEARNED
     }
     facts = supervision(trains, shapes, device, dtype)
     watched = supervision(seen, shapes, device, dtype) if seen else None
-    close = found.close.predicates["Close"]
+    close = source.close.predicates["Close"]
     assert isinstance(close, SparseTable)
     moved = replace(close, index=close.index.to(device), value=close.value.to(device, dtype))
     base = replace(
-        found.close,
+        source.close,
         lengths=torch.full((len(runs),), steps, device=device),
         predicates={"Close": moved},
     )
     tests = [test for _, test in parts]
-    return Batch(list(runs), setting, device, dtype, found, trains, facts, watched, tests, base)
+    return Batch(list(runs), setting, device, dtype, source, trains, facts, watched, tests, base)
 
 
 class _Ours(nn.Module):
@@ -190,8 +190,8 @@ class _Ours(nn.Module):
         if self.ready is None:
             semantics = named(work.setting.semantics).with_p(p)
             self.ready = work.axioms(semantics, tables, work.dtype)
-        found = self.ready(work.model(tables)).values()
-        values = torch.stack([v.tensor.reshape(-1).expand(len(work.runs)) for v in found])
+        results = self.ready(work.model(tables)).values()
+        values = torch.stack([v.tensor.reshape(-1).expand(len(work.runs)) for v in results])
         axioms = rooted(((1 - values).clamp(min=0) ** p).mean(0), p)
         return rooted((facts**p + axioms**p) / 2, p)
 
@@ -207,12 +207,12 @@ class _Peer(nn.Module):
         super().__init__()
         self.work = work
         self.net = self._made(work.trains, None)
-        own = dict(self.net.named_parameters())
+        stacked = dict(self.net.named_parameters())
         for number, (run, train) in enumerate(zip(work.runs, work.trains, strict=True)):
             one = self._made([train], torch.Generator().manual_seed(run.seed))
             with torch.no_grad():
                 for name, drawn in one.named_parameters():
-                    own[name][number] = drawn[0]
+                    stacked[name][number] = drawn[0]
         self.to(work.device)
 
     def _made(self, trains: Sequence[Labels], generator: torch.Generator | None) -> HTGNN:
@@ -291,7 +291,7 @@ def _train(
     best_epoch = torch.zeros(count, dtype=torch.long, device=work.device)
     epochs = torch.zeros_like(best_epoch)
     going = torch.ones(count, dtype=torch.bool, device=work.device)
-    kept = {n: p.detach().clone() for n, p in module.named_parameters()}
+    saved = {n: p.detach().clone() for n, p in module.named_parameters()}
     losses: list[Tensor] = []
     for epoch in range(1, setting.epochs + 1):
         optimiser.zero_grad(set_to_none=True)
@@ -303,11 +303,11 @@ def _train(
         best_epoch = torch.where(better, epoch, best_epoch)
         epochs = torch.where(going, epoch, epochs)
         if setting.keep_best:
-            _keep(kept, module, better)
+            _keep(saved, module, better)
         loss.sum().backward()
         optimiser.step()
         if not setting.keep_best:
-            _keep(kept, module, going)
+            _keep(saved, module, going)
         going = going & (epoch - best_epoch < setting.patience)
         if epoch % 10 == 0:
             left = int(going.sum())
@@ -318,21 +318,21 @@ def _train(
     history = torch.stack(losses)
     _check(work, history, epochs)
     each = sum(p.numel() for p in module.parameters()) // count
-    return Trained(_predicted(module, kept), best_epoch, epochs, history, each)
+    return Trained(_predicted(module, saved), best_epoch, epochs, history, each)
 
 
 @torch.no_grad()
 def _watched(module: _Ours | _Peer, facts: Supervision) -> Tensor:
     module.eval()
-    found = module.watch(facts)
+    loss = module.watch(facts)
     module.train()
-    return found
+    return loss
 
 
 @torch.no_grad()
-def _predicted(module: _Ours | _Peer, kept: Degrees) -> Degrees:
+def _predicted(module: _Ours | _Peer, saved: Degrees) -> Degrees:
     """What the kept weights predict, without dropout."""
-    module.load_state_dict(kept)
+    module.load_state_dict(saved)
     module.eval()
     return module.tables()
 
@@ -351,11 +351,11 @@ def _check(work: Batch, losses: Tensor, epochs: Tensor) -> None:
 
 
 @torch.no_grad()
-def _keep(kept: Degrees, module: nn.Module, which: Tensor) -> None:
+def _keep(saved: Degrees, module: nn.Module, which: Tensor) -> None:
     """Copy the weights of some runs."""
     for name, weight in module.named_parameters():
         mask = which.reshape(-1, *[1] * (weight.dim() - 1))
-        torch.where(mask, weight, kept[name], out=kept[name])
+        torch.where(mask, weight, saved[name], out=saved[name])
 
 
 def records(work: Batch, trained: Trained, seconds: float) -> list[dict[str, Any]]:
@@ -372,7 +372,7 @@ def records(work: Batch, trained: Trained, seconds: float) -> list[dict[str, Any
     }
     tables = {n: t.cpu() for n, t in trained.tables.items()}
     name = torch.cuda.get_device_name(work.device) if work.device.startswith("cuda") else "cpu"
-    found = []
+    rows = []
     for i, run in enumerate(work.runs):
         scores, base = {}, {}
         for predicate in LEARNED:
@@ -381,22 +381,22 @@ def records(work: Batch, trained: Trained, seconds: float) -> list[dict[str, Any
             table = tables[predicate][i]
             degree = table[agent, step if table.shape[-1] > 1 else torch.zeros_like(step)]
             scores[predicate], base[predicate] = pr_auc(truth, degree), chance(truth)
-        own = {n: v[i] for n, v in axioms.items()}
+        of_axioms = {n: v[i] for n, v in axioms.items()}
         wrong = {n: v[i] for n, v in broken.items()}
-        found.append({
+        rows.append({
             "data": run.data, "method": run.method, "fraction": run.fraction,
             "repetition": run.repetition, "seed": run.seed,
             "pr_auc": mean(scores).value,
             "pr_auc_by": {n: m.value for n, m in scores.items() if m.defined},
-            "chance": mean(base).value, "kb_sat": kb_sat(list(own.values())).value,
-            "axioms": own, "violations": wrong,
+            "chance": mean(base).value, "kb_sat": kb_sat(list(of_axioms.values())).value,
+            "axioms": of_axioms, "violations": wrong,
             "violation_rate": sum(wrong.values()) / len(wrong),
             "epochs": int(trained.epochs[i]), "best_epoch": int(trained.best[i]),
             "seconds": seconds / len(work.runs), "batch": len(work.runs),
             "parameters": trained.parameters, "setting": asdict(work.setting), "device": name,
             "version": __version__,
         })  # fmt: skip
-    return found
+    return rows
 
 
 def run_many(

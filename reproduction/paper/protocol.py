@@ -159,9 +159,9 @@ def world(name: str) -> World:
     """A data set by name; there is one scene of each size."""
     _known_data(name)
     scene = generate(*DATA[name], seed=0)
-    found = read_facts([facts(scene)], theory().signature, horizon=scene.size.steps)
-    every = labels(found, theory().signature, LEARNED, dtype=torch.float32)
-    names = {n: i for i, n in enumerate(found.entities["agent"])}
+    stated = read_facts([facts(scene)], theory().signature, horizon=scene.size.steps)
+    every = labels(stated, theory().signature, LEARNED, dtype=torch.float32)
+    names = {n: i for i, n in enumerate(stated.entities["agent"])}
     assert tuple(names) == scene.agents, "facts name agents in the order of the scene"
     first, second, time = np.nonzero(scene.tables()["Close"])
     index = torch.from_numpy(np.stack([np.zeros_like(time), first, second, time]))
@@ -169,14 +169,14 @@ def world(name: str) -> World:
     close = sparse_table(
         index, torch.ones(len(time), dtype=torch.float32), (1, agents, agents, steps)
     )
-    given = Tables(
+    tables = Tables(
         {"agent": agents},
         torch.tensor([steps]),
         steps,
         {"Close": close},
         constants={"agent": names},
     )
-    return World(name, scene, theory(), found, every, given)
+    return World(name, scene, theory(), stated, every, tables)
 
 
 def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
@@ -185,22 +185,22 @@ def facts_of(run: Run, setting: Setting) -> tuple[Labels, Labels]:
     if setting.types == "every step":
         train = _at_every_step(train, run)
     elif setting.types == "all":
-        whole = world(run.data).every
-        train, test = (_with_types(part, whole) for part in (train, test))
-    kept = None if setting.flip_types else [n for n in LEARNED if n not in ("Car", "Ped")]
-    noisy, _ = flip(train, FLIPS, run.seed, predicates=kept)
+        every = world(run.data).every
+        train, test = (_with_types(part, every) for part in (train, test))
+    flipped = None if setting.flip_types else [n for n in LEARNED if n not in ("Car", "Ped")]
+    noisy, _ = flip(train, FLIPS, run.seed, predicates=flipped)
     if setting.holdout:
         return split(noisy, 1 - setting.holdout, by="facts", seed=run.seed)
     return noisy, test
 
 
-def _with_types(part: Labels, whole: Labels) -> Labels:
+def _with_types(part: Labels, every: Labels) -> Labels:
     """Labels with all facts about types."""
     types = ("Car", "Ped")
     return replace(
         part,
-        index={**part.index, **{n: whole.index[n] for n in types}},
-        truth={**part.truth, **{n: whole.truth[n] for n in types}},
+        index={**part.index, **{n: every.index[n] for n in types}},
+        truth={**part.truth, **{n: every.truth[n] for n in types}},
     )
 
 

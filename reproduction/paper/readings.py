@@ -45,15 +45,15 @@ READINGS = [
 def measure(setting: Setting, method: str, repetitions: int, device: str) -> list[dict[str, Any]]:
     """Means over repetitions, by fraction."""
     runs = [Run("CarPed35K", method, f, r) for f in FRACTIONS for r in range(repetitions)]
-    found = run_many(runs, setting, device=device)
+    results = run_many(runs, setting, device=device)
     rows = []
     for fraction in FRACTIONS:
-        own = [r for r in found if r["fraction"] == fraction]
+        chosen = [r for r in results if r["fraction"] == fraction]
         row: dict[str, Any] = {
-            key: sum(r[key] for r in own) / len(own) for key in ("pr_auc", "kb_sat", "epochs")
+            key: sum(r[key] for r in chosen) / len(chosen) for key in ("pr_auc", "kb_sat", "epochs")
         }
-        names = own[0]["pr_auc_by"]
-        row["by"] = {n: sum(r["pr_auc_by"][n] for r in own) / len(own) for n in names}
+        names = chosen[0]["pr_auc_by"]
+        row["by"] = {n: sum(r["pr_auc_by"][n] for r in chosen) / len(chosen) for n in names}
         rows.append(row)
     return rows
 
@@ -61,20 +61,20 @@ def measure(setting: Setting, method: str, repetitions: int, device: str) -> lis
 def row(setting: Setting, method: str, repetitions: int, device: str) -> dict[str, Any]:
     """How a reading does, beside the paper."""
     began = time.perf_counter()
-    found = measure(setting, method, repetitions, device)
+    measured = measure(setting, method, repetitions, device)
     held = measure(replace(setting, holdout=0.2), method, repetitions, device)
     shown: dict[str, Any] = {k: v for k, v in asdict(setting).items() if k in VARIED}
     shown["method"] = method
     shown |= {f"{f:.0%}": f"{r['pr_auc']:.3f}/{r['kb_sat']:.3f}"
-              for f, r in zip(FRACTIONS, found, strict=True)}  # fmt: skip
+              for f, r in zip(FRACTIONS, measured, strict=True)}  # fmt: skip
     for metric, title in METRICS.items():
         shown[f"{title} off"] = fmean(
             abs(r[metric] - RESULTS[metric, "CarPed35K", method, f].mean)
-            for f, r in zip(FRACTIONS, found, strict=True)
+            for f, r in zip(FRACTIONS, measured, strict=True)
         )
     shown["held out"] = fmean(r["pr_auc"] for r in held)
-    shown["by predicate"] = [r["by"] for r in found]
-    shown["epochs"] = fmean(r["epochs"] for r in found)
+    shown["by predicate"] = [r["by"] for r in measured]
+    shown["epochs"] = fmean(r["epochs"] for r in measured)
     shown["s"] = time.perf_counter() - began
     return shown
 

@@ -36,10 +36,10 @@ def check_device(device: str) -> None:
         DataError: there is no such device, or it is neither a CPU nor a GPU of NVIDIA.
     """
     try:
-        found = torch.device(device)
-        if found.type not in ("cpu", "cuda"):
+        wanted = torch.device(device)
+        if wanted.type not in ("cpu", "cuda"):
             raise RuntimeError("expected cpu or cuda")
-        torch.zeros(1, device=found)
+        torch.zeros(1, device=wanted)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0][:200]
         if first.startswith("Expected one of"):  # followed by all devices that PyTorch knows of
@@ -49,16 +49,16 @@ def check_device(device: str) -> None:
 
 def truth_values(name: str, *, state: str = "truth") -> dict[str, float]:
     """The values of the axioms on what is true of a data set, or ("all-false") if nothing is."""
-    found = world(name)
+    source = world(name)
     learned = {
         n: torch.from_numpy(t.astype("float32")).reshape(1, t.shape[0], -1)
-        for n, t in found.scene.tables().items()
+        for n, t in source.scene.tables().items()
         if n in LEARNED
     }
     if state == "all-false":
         learned = {n: torch.zeros_like(t) for n, t in learned.items()}
-    model = replace(found.close, predicates={**found.close.predicates, **learned})
-    formulas = {a.name: a.formula for a in found.theory.axioms}
+    model = replace(source.close, predicates={**source.close.predicates, **learned})
+    formulas = {a.name: a.formula for a in source.theory.axioms}
     with torch.no_grad():
         values = axiom_values(formulas, model, STABLE_PRODUCT)
     return {n: float(v) for n, v in values.items()}

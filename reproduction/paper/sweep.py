@@ -64,22 +64,22 @@ def sweep(
     wanted = list(dict.fromkeys(runs))
     known = done(path, asdict(setting))
     left = [r for r in wanted if _key(r) not in known]
-    groups = list(_groups(left, whole=torch.device(device).type != "cpu"))
+    groups = list(_groups(left, together=torch.device(device).type != "cpu"))
     count, total = len(wanted) - len(left), len(wanted)
-    for group, found in _results(groups, setting, device, processes):
-        append(path, found)
+    for group, results in _results(groups, setting, device, processes):
+        append(path, results)
         count += len(group)
         if on_batch is not None:
-            on_batch(group, found, count, total)
+            on_batch(group, results, count, total)
     return len(left)
 
 
-def _groups(runs: Sequence[Run], *, whole: bool) -> Iterator[list[Run]]:
+def _groups(runs: Sequence[Run], *, together: bool) -> Iterator[list[Run]]:
     """The runs of each data set and method; or each by itself, one repetition after the other.
 
     So all of the grid is there early, and the time that is left can be told from the time so far.
     """
-    if not whole:
+    if not together:
         yield from ([run] for run in sorted(runs, key=lambda run: run.repetition))
         return
     for _, group in groupby(sorted(runs, key=_key), lambda run: (run.data, run.method)):
@@ -176,7 +176,7 @@ def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
         lines = read_file(path, limit=MAX_RECORDS, links=True).split(b"\n")
     except OSError as error:
         raise DataError(f"cannot read the record '{path}': {error.strerror}") from None
-    found: set[Key] = set()
+    keys: set[Key] = set()
     for number, line in enumerate(lines[:-1], 1):
         if not line.strip():
             continue
@@ -196,10 +196,10 @@ def done(path: Path, setting: Mapping[str, Any]) -> set[Key]:
                 f"{path}:{number}: a record of another setting ({_differences(theirs, setting)}); "
                 "name another place, or remove the file"
             )
-        found.add(key)
+        keys.add(key)
     if lines[-1]:
         append(path, [])
-    return found
+    return keys
 
 
 def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:

@@ -111,20 +111,20 @@ def deliveries(folder: Path) -> str:
         for m in names
         for f in FRACTIONS
     }
-    found = head("deliveries, PR-AUC")
+    written = head("deliveries, PR-AUC")
     for method, name in names.items():
-        own = [means[method, f] for f in FRACTIONS]
-        found.append(line([name, *(f"{s.mean:.3f} ± {s.std:.3f}" for s in own)]))
+        summaries = [means[method, f] for f in FRACTIONS]
+        written.append(line([name, *(f"{s.mean:.3f} ± {s.std:.3f}" for s in summaries)]))
     worst = max(
         welch(means["recipe", f], means[m, f]).p for m in ("logits", "paper") for f in FRACTIONS
     )
     counts = {s.count for s in means.values()}
-    found += [
+    written += [
         "",
         f"Over {min(counts)} repetitions. Against the logits alone and the paper's setting, "
         f"Welch's test gives p ≤ {worst:.1g} at every fraction.",
     ]
-    return "\n".join(found)
+    return "\n".join(written)
 
 
 def figure(records: Sequence[Record], path: Path) -> None:
@@ -140,9 +140,9 @@ def figure(records: Sequence[Record], path: Path) -> None:
     }  # fmt: skip
     for axis, data in zip(axes, DATA, strict=True):
         for method, (colour, marker, stroke) in styles.items():
-            found = [means[data, method, f] for f in FRACTIONS]
+            summaries = [means[data, method, f] for f in FRACTIONS]
             axis.errorbar(
-                FRACTIONS, [s.mean for s in found], [s.std for s in found], color=colour,
+                FRACTIONS, [s.mean for s in summaries], [s.std for s in summaries], color=colour,
                 marker=marker, linestyle=stroke, capsize=2, label=method,
             )  # fmt: skip
         axis.set_title(data)

@@ -88,8 +88,8 @@ def grounding(recipe: Recipe, theory: CheckedTheory, base: Tables, seeds: list[i
         logits = Logits(shape, reach=recipe.reach)
         with torch.no_grad():
             for number, seed in enumerate(seeds):
-                own = torch.Generator().manual_seed(seed)
-                logits.values[number].normal_(0.0, 0.01, generator=own)
+                generator = torch.Generator().manual_seed(seed)
+                logits.values[number].normal_(0.0, 0.01, generator=generator)
         predicates[name] = logits
     return Grounding(theory.signature, base, predicates, semantics=recipe.exists)
 
@@ -110,8 +110,8 @@ class Ready(nn.Module):
 
     def tables(self) -> Tables:
         """Tables of all predicates."""
-        found: Tables = self.grounding()
-        return found
+        tables: Tables = self.grounding()
+        return tables
 
     def axioms(self, model: Tables) -> Tensor:
         """For each run the mean of the negative logarithms of the axioms' values."""
@@ -177,16 +177,16 @@ def run_recipe(
         learned = {n: torch.stack([m.predicate(n) for m in models]).mean(0) for n in first.learned}
         model = first.applied(replace(models[0], predicates={**models[0].predicates, **learned}))
         crisp = first.decided(model)
-    found = records(work, _outcome(each[0], model), taken)
-    for one, decided in zip(found, records(work, _outcome(each[0], crisp), taken), strict=True):
+    results = records(work, _outcome(each[0], model), taken)
+    for one, decided in zip(results, records(work, _outcome(each[0], crisp), taken), strict=True):
         one |= {k: decided[k] for k in ("violations", "violation_rate")}
         one["setting"] = {**one["setting"], "recipe": [_plain(r) for r in recipes]}
-    return found
+    return results
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
-    found = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
-    return found | {"exists": recipe.exists.name, "obeyed": recipe.obeyed.name}
+    values = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
+    return values | {"exists": recipe.exists.name, "obeyed": recipe.obeyed.name}
 
 
 def _trained(recipe: Recipe, work: Batch) -> Ready:
@@ -219,7 +219,7 @@ def loss(ready: Ready, work: Batch) -> Tensor:
 
 def _outcome(ready: Ready, model: Tables) -> Trained:
     tables = {n: model.predicate(n) for n in LEARNED}
-    whole = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in tables.items()}
+    full = {n: t.expand(ready.runs, *t.shape[1:]).contiguous() for n, t in tables.items()}
     epochs = torch.full((ready.runs,), ready.recipe.epochs)
     count = sum(p.numel() for p in ready.parameters()) // ready.runs
-    return Trained(whole, epochs, epochs, torch.zeros(0, ready.runs), count)
+    return Trained(full, epochs, epochs, torch.zeros(0, ready.runs), count)

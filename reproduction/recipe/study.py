@@ -43,9 +43,9 @@ def held(recipe: Recipe, device: str) -> dict[str, Any]:
     PR-AUC is that of the facts that are held back; violations are those of all predictions.
     """
     runs = [Run("CarPed35K", "Recipe", f, r) for f in SEARCHED for r in range(3)]
-    found = run_recipe(runs, recipe, setting=replace(READING, holdout=0.2), device=device)
-    scores = [sum(r["pr_auc"] for r in found if r["fraction"] == f) / 3 for f in SEARCHED]
-    broken = sum(r["violation_rate"] for r in found) / len(found)
+    results = run_recipe(runs, recipe, setting=replace(READING, holdout=0.2), device=device)
+    scores = [sum(r["pr_auc"] for r in results if r["fraction"] == f) / 3 for f in SEARCHED]
+    broken = sum(r["violation_rate"] for r in results) / len(results)
     return {"held": scores, "mean": sum(scores) / len(scores), "violations": broken}
 
 
@@ -58,25 +58,26 @@ def search(device: str) -> dict[str, Any]:
         for reach in (2.0, 3.0, 4.0)
         for prior in (0.003, 0.01, 0.03)
     ]
-    found = [held(one, device) for one in grid]
+    scored = [held(one, device) for one in grid]
     rows["numbers"] = [
-        {"reach": r.reach, "prior": r.prior, **f} for r, f in zip(grid, found, strict=True)
+        {"reach": r.reach, "prior": r.prior, **f} for r, f in zip(grid, scored, strict=True)
     ]
-    recipe = grid[max(range(len(grid)), key=lambda i: found[i]["mean"])]
+    recipe = grid[max(range(len(grid)), key=lambda i: scored[i]["mean"])]
     grid = [replace(recipe, weight=weight) for weight in (0.1, 0.3, 0.6, 1.0, 3.0)]
-    found = [held(one, device) for one in grid]
-    rows["weights"] = [{"weight": r.weight, **f} for r, f in zip(grid, found, strict=True)]
-    recipe = grid[next(i for i, f in enumerate(found) if f["violations"] < FEW)]
+    scored = [held(one, device) for one in grid]
+    rows["weights"] = [{"weight": r.weight, **f} for r, f in zip(grid, scored, strict=True)]
+    recipe = grid[next(i for i, f in enumerate(scored) if f["violations"] < FEW)]
     grid = [
         replace(recipe, extra=extra, extra_weight=weight)
         for extra in EXTRA.values()
         for weight in (0.3, 1.0)
     ]
-    found = [held(one, device) for one in grid]
+    scored = [held(one, device) for one in grid]
     rows["axioms"] = [
-        {"axioms": r.extra, "weight": r.extra_weight, **f} for r, f in zip(grid, found, strict=True)
+        {"axioms": r.extra, "weight": r.extra_weight, **f}
+        for r, f in zip(grid, scored, strict=True)
     ]
-    more = grid[max(range(len(grid)), key=lambda i: found[i]["mean"])]
+    more = grid[max(range(len(grid)), key=lambda i: scored[i]["mean"])]
     rows["chosen"] = {k: getattr(recipe, k) for k in ("reach", "prior", "weight")}
     rows["additional"] = {"extra": more.extra, "extra_weight": more.extra_weight}
     return rows
@@ -122,8 +123,8 @@ def main() -> None:
     path = args.folder / "runs.jsonl"
     done = set()
     if path.exists():
-        found = [json.loads(text) for text in path.read_text("utf-8").splitlines()]
-        done = {(r["data"], r["method"], r["fraction"], r["repetition"]) for r in found}
+        recorded = [json.loads(text) for text in path.read_text("utf-8").splitlines()]
+        done = {(r["data"], r["method"], r["fraction"], r["repetition"]) for r in recorded}
     for data, method, chosen, setting in parts:
         count = args.ablations if ":" in method else args.repetitions
         left = [

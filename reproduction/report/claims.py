@@ -52,8 +52,8 @@ def claims(records: Sequence[Record]) -> tuple[Claim, ...]:
 def _beaten(records: Sequence[Record]) -> list[Claim]:
     """Where FOT-LTN+BK beats HTGNN: what section 5.3 says, and each row of Table 4."""
     a, b = published.TESTED
-    found = contests(records)
-    scarce = [one for one in found if one.fraction <= published.BEATEN_UP_TO]
+    contested = contests(records)
+    scarce = [one for one in contested if one.fraction <= published.BEATEN_UP_TO]
     listed = []
     if scarce:
         won = sum(one.won for one in scarce)
@@ -64,7 +64,7 @@ def _beaten(records: Sequence[Record]) -> list[Claim]:
         here = f"{'yes' if yes else 'no'}, in {won} of {len(scarce)} cells"
         listed.append(Claim(text, "yes", here, yes))
     theirs = published_up_to()
-    for data, ours in beats_up_to(found).items():
+    for data, ours in beats_up_to(contested).items():
         if paper := theirs.get(data):
             text = f"On {data}, {a} beats {b} significantly"
             tested = set(ours.tested)
@@ -73,24 +73,24 @@ def _beaten(records: Sequence[Record]) -> list[Claim]:
     return listed
 
 
-def _up_to(found: UpTo, a: str, b: str) -> str:
-    if found.fraction is None:
+def _up_to(reach: UpTo, a: str, b: str) -> str:
+    if reach.fraction is None:
         text = "not from the start"
-    elif found.won == found.tested:
-        text = f"at every fraction, up to {percent(found.fraction)}"
+    elif reach.won == reach.tested:
+        text = f"at every fraction, up to {percent(reach.fraction)}"
     else:
-        text = f"up to {percent(found.fraction)}"
-    later = [f for f in found.won if found.fraction is None or f > found.fraction]
+        text = f"up to {percent(reach.fraction)}"
+    later = [f for f in reach.won if reach.fraction is None or f > reach.fraction]
     if later:
         text += f"; {a} wins at {_list(later)} too"
-    if found.lost:
-        text += f"; {b} wins at {_list(found.lost)}"
+    if reach.lost:
+        text += f"; {b} wins at {_list(reach.lost)}"
     return text
 
 
-def _everywhere(found: Domination) -> str:
-    won = found.cells - len(found.beaten)
-    return f"{'yes' if found.everywhere else 'no'}, in {won} of {found.cells} cells"
+def _everywhere(result: Domination) -> str:
+    won = result.cells - len(result.beaten)
+    return f"{'yes' if result.everywhere else 'no'}, in {won} of {result.cells} cells"
 
 
 def _ratios(records: Sequence[Record]) -> list[Claim]:
@@ -143,26 +143,26 @@ def tolerance_table(records: Sequence[Record]) -> Table:
 
 def missed(records: Sequence[Record]) -> tuple[str, ...]:
     """A sentence for each method and data set with cells beyond the tolerance."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    places: dict[tuple[str, str, str], list[str]] = {}
     for metric, name in published.METRICS.items():
         for c in compare(records, metric):
             if not c.within:
                 where = f"{percent(c.fraction)} ({number(c.difference, sign=True)})"
-                found.setdefault((name, c.method, c.data), []).append(where)
+                places.setdefault((name, c.method, c.data), []).append(where)
     return tuple(
         f"{name} of {method} on {data}: {', '.join(cells)}."
-        for (name, method, data), cells in found.items()
+        for (name, method, data), cells in places.items()
     )
 
 
 def above_truth(records: Sequence[Record], truth: Mapping[str, float]) -> tuple[str, ...]:
     """Where a method of the paper satisfies the axioms better than the truth does."""
-    found = cells(records, "kb_sat")
+    summaries = cells(records, "kb_sat")
     sentences = []
     for data in data_sets(records):
         for method in published.METHODS:
             where = sorted(
-                f for (d, m, f), s in found.items()
+                f for (d, m, f), s in summaries.items()
                 if (d, m) == (data, method) and data in truth and s.mean > truth[data]
             )  # fmt: skip
             if where:

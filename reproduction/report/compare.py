@@ -83,8 +83,8 @@ def fractions(records: Iterable[Record]) -> tuple[float, ...]:
 
 
 def _ordered(names: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
-    found = dict.fromkeys(names)
-    return (*(n for n in first if n in found), *(n for n in found if n not in first))
+    present = dict.fromkeys(names)
+    return (*(n for n in first if n in present), *(n for n in present if n not in first))
 
 
 # --- cells -----------------------------------------------------------------------------------
@@ -111,24 +111,24 @@ def cells(records: Iterable[Record], metric: str) -> dict[Key, Summary]:
         value = value.get(name) if name else value
         if value is not None:
             values.setdefault((one.data, one.method, one.fraction), []).append(value)
-    return {key: summary(found) for key, found in values.items()}
+    return {key: summary(numbers) for key, numbers in values.items()}
 
 
 def compare(records: Sequence[Record], metric: str) -> tuple[Comparison, ...]:
     """All cells of a metric beside those of Table 3, in the order of the paper."""
-    found = cells(records, metric)
+    summaries = cells(records, metric)
     return tuple(
         Comparison(
             metric,
             *key,
-            found[key],
+            summaries[key],
             published.RESULTS.get((metric, *key)),
             published.tolerance(key[1]),
         )
         for data in data_sets(records)
         for method in methods(records)
         for fraction in fractions(records)
-        if (key := (data, method, fraction)) in found
+        if (key := (data, method, fraction)) in summaries
     )
 
 
@@ -143,12 +143,17 @@ def contests(
 
     The paper's figures are given for its own test only: PR-AUC, its two methods, two sides.
     """
-    found = cells(records, metric)
+    summaries = cells(records, metric)
     sides = [
-        (data, fraction, found[data, between[0], fraction], found[data, between[1], fraction])
+        (
+            data,
+            fraction,
+            summaries[data, between[0], fraction],
+            summaries[data, between[1], fraction],
+        )
         for data in data_sets(records)
         for fraction in fractions(records)
-        if all((data, method, fraction) in found for method in between)
+        if all((data, method, fraction) in summaries for method in between)
     ]
     results = [welch(a, b, alternative=alternative) for _, _, a, b in sides]
     adjusted = benjamini_hochberg([result.p for result in results])
@@ -179,10 +184,10 @@ class UpTo:
     tested: tuple[float, ...]
 
 
-def beats_up_to(found: Iterable[Contest]) -> dict[str, UpTo]:
+def beats_up_to(contested: Iterable[Contest]) -> dict[str, UpTo]:
     """For each data set, up to which fraction the first method is significantly better."""
     rows: dict[str, list[tuple[float, bool, bool]]] = {}
-    for one in found:
+    for one in contested:
         rows.setdefault(one.data, []).append((one.fraction, one.won, one.lost))
     return {data: _up_to(sorted(cells)) for data, cells in rows.items()}
 
@@ -224,13 +229,13 @@ class Domination:
 
 
 def dominates(
-    found: Mapping[Key, float], method: str, others: Sequence[str] = published.METHODS
+    values: Mapping[Key, float], method: str, others: Sequence[str] = published.METHODS
 ) -> Domination:
     """Compare the means of a method with those of others, where it and one of them were run."""
     count, beaten = 0, []
-    for (data, name, fraction), mean in found.items():
+    for (data, name, fraction), mean in values.items():
         rivals = [(data, other, fraction) for other in others if other != method]
-        means = {key: found[key] for key in rivals if key in found}
+        means = {key: values[key] for key in rivals if key in values}
         if name != method or not means:
             continue
         count += 1
@@ -242,4 +247,4 @@ def dominates(
 
 def means(records: Sequence[Record], metric: str) -> dict[Key, float]:
     """The means of a metric's cells."""
-    return {key: found.mean for key, found in cells(records, metric).items()}
+    return {key: cell.mean for key, cell in cells(records, metric).items()}

@@ -22,7 +22,7 @@ def all_tables(
     all_false: float | None = 1.0,
 ) -> dict[str, Table]:
     """Every table by the name of its file, without those that would be empty."""
-    found = {
+    every = {
         "claims": claims.claims_table(records),
         "tolerance": claims.tolerance_table(records),
         "table1_statistics": tables.statistics_table(statistics or {}),
@@ -36,7 +36,7 @@ def all_tables(
         "times": extra_tables.times_table(records),
         "settings": extra_tables.settings_table(records),
     }
-    return {name: table for name, table in found.items() if table.groups}
+    return {name: table for name, table in every.items() if table.groups}
 
 
 def write_report(
@@ -59,10 +59,10 @@ def write_report(
         "results": results_figure(records, truth=truth, all_false=all_false),
         "predicates": predicates_figure(records),
     }
-    found = all_tables(records, statistics=statistics, truth=truth, all_false=all_false)
+    every = all_tables(records, statistics=statistics, truth=truth, all_false=all_false)
     files: dict[Path, Content] = {
         folder / f"{name}.{kind}": shown(table).encode()
-        for name, table in found.items()
+        for name, table in every.items()
         for kind, shown in FORMATS.items()
     }
     for name, figure in figures.items():

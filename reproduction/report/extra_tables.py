@@ -19,22 +19,22 @@ def predicates_table(records: Sequence[Record], *, data: str | None = None) -> T
     chosen = [one for one in records if data in (None, one.data)]
     columns = fractions(chosen)
     predicates = tuple(dict.fromkeys(name for one in chosen for name in one.pr_auc_by))
-    found = {name: cells(chosen, f"pr_auc_by.{name}") for name in predicates}
+    by_predicate = {name: cells(chosen, f"pr_auc_by.{name}") for name in predicates}
     groups = [
         tuple(
             row(
                 source,
                 method,
                 name,
-                *(spread(found[name].get((source, method, f))) for f in columns),
+                *(spread(by_predicate[name].get((source, method, f))) for f in columns),
             )
             for name in predicates
-            if any((source, method, f) in found[name] for f in columns)
+            if any((source, method, f) in by_predicate[name] for f in columns)
         )
         for source in data_sets(chosen)
         for method in methods(chosen)
     ]
-    counts = [one.count for table in found.values() for one in table.values()]
+    counts = [one.count for table in by_predicate.values() for one in table.values()]
     return Table(
         "PR-AUC by predicate" + (f", {data}" if data else ""),
         ("Data", "Method", "Predicate", *map(percent, columns)),
@@ -47,12 +47,12 @@ def predicates_table(records: Sequence[Record], *, data: str | None = None) -> T
 def violations_table(records: Sequence[Record]) -> Table:
     """The rate at which crisp predictions violate axioms, averaged over axioms."""
     columns = fractions(records)
-    found = cells(records, "violation_rate")
+    rates = cells(records, "violation_rate")
     groups = [
         tuple(
-            row(data, method, *(_in_percent(found.get((data, method, f))) for f in columns))
+            row(data, method, *(_in_percent(rates.get((data, method, f))) for f in columns))
             for method in methods(records)
-            if any((data, method, f) in found for f in columns)
+            if any((data, method, f) in rates for f in columns)
         )
         for data in data_sets(records)
     ]
@@ -163,15 +163,15 @@ def settings_table(records: Sequence[Record]) -> Table:
 
 def _one_of(values: Sequence[str]) -> str:
     """The value, or the first few of several."""
-    found = list(dict.fromkeys(values))
-    if len(found) > 3:
-        return ", ".join([*found[:3], f"… {len(found) - 3} more"])
-    return ", ".join(found) or NONE
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) > 3:
+        return ", ".join([*distinct[:3], f"… {len(distinct) - 3} more"])
+    return ", ".join(distinct) or NONE
 
 
-def _in_percent(found: Summary | None) -> str:
+def _in_percent(rate: Summary | None) -> str:
     """A rate in percent: mean ± standard deviation."""
-    if found is None:
+    if rate is None:
         return NONE
-    mean = f"{100 * found.mean:.2f}"
-    return mean if found.count == 1 else f"{mean}±{100 * found.std:.2f}"
+    mean = f"{100 * rate.mean:.2f}"
+    return mean if rate.count == 1 else f"{mean}±{100 * rate.std:.2f}"

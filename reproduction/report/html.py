@@ -70,10 +70,10 @@ class SweepContent:
             "cells": [
                 {
                     "metric": metric, "data": data, "method": method, "fraction": fraction,
-                    "mean": found.mean, "std": found.std, "runs": found.count,
+                    "mean": cell.mean, "std": cell.std, "runs": cell.count,
                 }
                 for metric in _PLOTTED
-                for (data, method, fraction), found in cells(self.records, metric).items()
+                for (data, method, fraction), cell in cells(self.records, metric).items()
             ],
         }  # fmt: skip
 
@@ -100,14 +100,14 @@ def sweep_content(
         truth: the KB-SAT of the true facts of each data set.
         all_false: the KB-SAT of predictions that are all false.
     """
-    found = all_tables(records, statistics=statistics, truth=truth, all_false=all_false)
+    every = all_tables(records, statistics=statistics, truth=truth, all_false=all_false)
     first, *others = methods(records)
     if not set(published.TESTED) <= {first, *others}:
         for i, other in enumerate(others):
             table = tables.welch_table(records, between=(first, other))
             if table.groups:
-                found[f"tests_{i + 1}"] = replace(table, notes=(*table.notes, _ONE_PAIR))
-    return SweepContent(name, tuple(records), found, dict(truth or {}), all_false, version)
+                every[f"tests_{i + 1}"] = replace(table, notes=(*table.notes, _ONE_PAIR))
+    return SweepContent(name, tuple(records), every, dict(truth or {}), all_false, version)
 
 
 def sweep_page(content: SweepContent) -> str:
@@ -146,7 +146,7 @@ def sweep_page(content: SweepContent) -> str:
 
 def _pictures(content: SweepContent) -> list[Picture]:
     """Every metric that runs have, for each data set."""
-    found = []
+    pictures = []
     for metric, name in _PLOTTED.items():
         for i, data in enumerate(data_sets(content.records)):
             if not any(d == data for d, _, _ in cells(content.records, metric)):
@@ -162,14 +162,14 @@ def _pictures(content: SweepContent) -> list[Picture]:
             where = f"{metric.replace('_', '-')}-{i + 1}"
             caption = f"{name} on {data}, by the share of the facts that are trained on."
             label = f"{caption} {_ends(content.records, metric, data)}"
-            found.append(picture(figure, where, label, caption))
-    return found
+            pictures.append(picture(figure, where, label, caption))
+    return pictures
 
 
 def _predicates(content: SweepContent) -> list[Picture]:
     """PR-AUC of each predicate, for each data set."""
     records = content.records
-    found = []
+    pictures = []
     for i, data in enumerate(data_sets(records)):
         names = dict.fromkeys(n for r in records if r.data == data for n in r.pr_auc_by)
         for j, name in enumerate(names):
@@ -182,8 +182,8 @@ def _predicates(content: SweepContent) -> list[Picture]:
                 ax.set_ylabel("PR-AUC")
             caption = f"PR-AUC of {name} on {data}."
             label = f"{caption} {_ends(records, metric, data)}"
-            found.append(picture(figure, f"predicate-{i + 1}-{j + 1}", label, caption))
-    return found
+            pictures.append(picture(figure, f"predicate-{i + 1}-{j + 1}", label, caption))
+    return pictures
 
 
 def _yardsticks(ax: Axes, content: SweepContent, metric: str, data: str) -> None:

@@ -97,13 +97,13 @@ def _opening(records: Sequence[Record], source: str) -> str:
 
 
 def _claims(records: Sequence[Record]) -> str:
-    found = said.claims(records)
-    if not found:
+    judged = said.claims(records)
+    if not judged:
         return "These runs do not have the methods that the paper's claims are about.\n"
-    agreed = sum(one.agrees for one in found)
+    agreed = sum(one.agrees for one in judged)
     tested = len(contests(records))
     return (
-        f"{agreed} of {len(found)} agree.\n\n"
+        f"{agreed} of {len(judged)} agree.\n\n"
         + as_markdown(said.claims_table(records), heading="")
         + f"\nA method beats another where Welch's t-test with two sides gives p < "
         f"{number(published.ALPHA, 2)} after the correction over all {tested} tests.\n"
@@ -111,12 +111,12 @@ def _claims(records: Sequence[Record]) -> str:
 
 
 def _tolerance(records: Sequence[Record]) -> str:
-    found = [c for metric in published.METRICS for c in compare(records, metric) if c.paper]
-    if not found:
+    compared = [c for metric in published.METRICS for c in compare(records, metric) if c.paper]
+    if not compared:
         return "The paper has none of these cells.\n"
-    within = sum(c.within for c in found)
+    within = sum(c.within for c in compared)
     sentence = (
-        f"{within} of {len(found)} cells are within the tolerance: "
+        f"{within} of {len(compared)} cells are within the tolerance: "
         f"a mean of FOT-LTN+BK should lie within {number(published.tolerance('FOT-LTN+BK'), 2)} of "
         f"the paper's, that of another method within {number(published.tolerance('HTGNN'), 2)}."
     )

@@ -104,19 +104,21 @@ def record(values: Mapping[str, Any]) -> Record:
     >>> record(run).key
     ('CarPed35K', 'HTGNN', 0.1, 0)
     """
-    given = {name: value for name, value in values.items() if value is not None}
-    extra = {name: value for name, value in given.items() if name not in _FIELDS}
-    absent = [name for name in _FIELDS if name not in given]
+    stated = {name: value for name, value in values.items() if value is not None}
+    extra = {name: value for name, value in stated.items() if name not in _FIELDS}
+    absent = [name for name in _FIELDS if name not in stated]
     for name in extra:
         if hint := did_you_mean(name, absent):
             raise DataError(Diagnostic(f"unknown field '{name}'", hint=hint))
     for name in absent:
         if name in _REQUIRED:
             raise DataError(f"the field '{name}' is missing")
-    known = {name: _FIELDS[name](name, value) for name, value in given.items() if name not in extra}
-    found = Record(**known, extra=extra)
-    _consistent(found)
-    return found
+    known = {
+        name: _FIELDS[name](name, value) for name, value in stated.items() if name not in extra
+    }
+    made = Record(**known, extra=extra)
+    _consistent(made)
+    return made
 
 
 def read(*paths: Path | str) -> tuple[Record, ...]:
@@ -125,7 +127,7 @@ def read(*paths: Path | str) -> tuple[Record, ...]:
     Raises:
         DataError: a file cannot be read, or records in it are wrong; it names file and line.
     """
-    found: dict[tuple[str, str, float, int], Record] = {}
+    records: dict[tuple[str, str, float, int], Record] = {}
     for path in map(Path, paths):
         wrong: list[Diagnostic] = []
         for place, values in _rows(path, wrong):
@@ -136,12 +138,12 @@ def read(*paths: Path | str) -> tuple[Record, ...]:
                     Diagnostic(f"{place}: {d.message}", hint=d.hint) for d in error.diagnostics
                 ]
                 continue
-            found[one.key] = one
+            records[one.key] = one
         if wrong:
             more = len(wrong) - _FINDINGS
             rest = [Diagnostic(f"{path}: {more} more records are wrong")] if more > 0 else []
             raise DataError(*wrong[:_FINDINGS], *rest)
-    return tuple(found.values())
+    return tuple(records.values())
 
 
 def is_record_file(path: Path) -> bool:
@@ -160,8 +162,8 @@ def find_records(folder: Path) -> tuple[Path, ...]:
     known = [folder / name for name in _OF_REPRODUCTION]
     if any(path.is_file() for path in known):
         return tuple(path for path in known if path.is_file())
-    found = (path for path in folder.iterdir() if is_record_file(path) and path.is_file())
-    return tuple(sorted(found, key=lambda path: path.name))
+    paths = (path for path in folder.iterdir() if is_record_file(path) and path.is_file())
+    return tuple(sorted(paths, key=lambda path: path.name))
 
 
 def write(records: Iterable[Record], path: Path | str) -> Path:
@@ -273,8 +275,8 @@ def _text(name: str, value: Any) -> str:
 
 
 def _whole(name: str, value: Any) -> int:
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or not 0 <= value < 2**63:
+    integral = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not integral or not 0 <= value < 2**63:
         raise DataError(f"'{name}' is {_shown(value)}; expected a whole number from 0")
     return int(value)
 
@@ -324,16 +326,16 @@ def _degrees(name: str, value: Any) -> Mapping[str, float]:
     return {key: _degree(f"{name}.{key}", v) for key, v in entries if v is not None}
 
 
-def _consistent(found: Record) -> None:
+def _consistent(one: Record) -> None:
     """Compare fields that say the same."""
-    for mean, parts in (("pr_auc", found.pr_auc_by), ("violation_rate", found.violations)):
-        value = getattr(found, mean)
+    for mean, parts in (("pr_auc", one.pr_auc_by), ("violation_rate", one.violations)):
+        value = getattr(one, mean)
         if value is None or not parts:
             continue
         expected = math.fsum(parts.values()) / len(parts)
         if abs(value - expected) > _MEAN:
             raise DataError(f"'{mean}' is {value:.4f}, but the mean of its parts is {expected:.4f}")
-    epochs, best = found.epochs, found.best_epoch
+    epochs, best = one.epochs, one.best_epoch
     if epochs is not None and best is not None and best > epochs:
         raise DataError(f"'best_epoch' is {best}, after the last of {epochs}")
 

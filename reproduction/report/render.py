@@ -69,12 +69,12 @@ def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
     return ("−" if value < 0 else "+" if sign else "") + text
 
 
-def spread(found: Summary | None, digits: int = 3) -> str:
+def spread(values: Summary | None, digits: int = 3) -> str:
     """Mean ± standard deviation; only the mean of a single value."""
-    if found is None:
+    if values is None:
         return NONE
-    mean = number(found.mean, digits)
-    return mean if math.isnan(found.std) else f"{mean}±{number(found.std, digits)}"
+    mean = number(values.mean, digits)
+    return mean if math.isnan(values.std) else f"{mean}±{number(values.std, digits)}"
 
 
 def p_value(p: float, *, below: bool = False) -> str:

@@ -73,11 +73,11 @@ def results_figure(
         figure = new_figure(3.6 * len(sources) + 0.4, 5.9)
         axes = figure.subplots(2, len(sources), sharex=True, sharey="row", squeeze=False)
         for i, metric in enumerate(published.METRICS):
-            found = cells(records, metric)
+            summaries = cells(records, metric)
             for j, data in enumerate(sources):
                 ax = axes[i][j]
                 for name in names:
-                    _draw(ax, found, data, name, styles[name])
+                    _draw(ax, summaries, data, name, styles[name])
                     if paper:
                         _draw_paper(ax, metric, data, name, styles[name])
                 if i == 0:
@@ -107,11 +107,11 @@ def predicates_figure(records: Sequence[Record], *, data: str | None = None) -> 
             len(sources), len(predicates), sharex=True, sharey=True, squeeze=False
         )
         for j, predicate in enumerate(predicates):
-            found = cells(chosen, f"pr_auc_by.{predicate}")
+            summaries = cells(chosen, f"pr_auc_by.{predicate}")
             for i, source in enumerate(sources):
                 ax = axes[i][j]
                 for name in names:
-                    _draw(ax, found, source, name, styles[name])
+                    _draw(ax, summaries, source, name, styles[name])
                 _ticks(ax, fractions(chosen), every=2)
                 if i == 0:
                     ax.set_title(predicate)
@@ -149,7 +149,7 @@ def sweep(
         DataError: there are no such records, several data sets and none is chosen, or no run has
             the metric.
     """
-    found, sources = cells(records, metric), data_sets(records)
+    summaries, sources = cells(records, metric), data_sets(records)
     if not sources:
         raise DataError("there are no records to draw")
     if data is None and len(sources) > 1:
@@ -158,13 +158,13 @@ def sweep(
     if chosen not in sources:
         hint = did_you_mean(chosen, sources) or f"there are {listing(sources)}"
         raise DataError(f"no record is of the data set '{chosen}'; {hint}")
-    names = [m for m in methods(records) if any(k[:2] == (chosen, m) for k in found)]
+    names = [m for m in methods(records) if any(k[:2] == (chosen, m) for k in summaries)]
     if not names:
         raise DataError(f"no run on '{chosen}' has the metric '{metric}'")
     styles = _styles(names)
     with drawing(ax) as ax:
         for name in names:
-            _draw(ax, found, chosen, name, styles[name], label=name)
+            _draw(ax, summaries, chosen, name, styles[name], label=name)
             if paper:
                 _draw_paper(ax, metric, chosen, name, styles[name])
         _ticks(ax, fractions([one for one in records if one.data == chosen]))
@@ -192,14 +192,14 @@ def _styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def _draw(
     ax: Axes,
-    found: Mapping[Key, Summary],
+    summaries: Mapping[Key, Summary],
     data: str,
     method: str,
     style: tuple[str, str],
     label: str | None = None,
 ) -> None:
     colour, marker = style
-    points = sorted((f, s) for (d, m, f), s in found.items() if (d, m) == (data, method))
+    points = sorted((f, s) for (d, m, f), s in summaries.items() if (d, m) == (data, method))
     if not points:
         return
     x = [fraction for fraction, _ in points]
@@ -222,8 +222,8 @@ def _kb_sat_lines(ax: Axes, truth: float | None, all_false: float | None) -> Non
         line_across(ax, all_false, "all false")
 
 
-def _ticks(ax: Axes, found: Sequence[float], *, every: int = 1) -> None:
-    ax.set_xticks(list(found)[every - 1 :: every])
+def _ticks(ax: Axes, shown: Sequence[float], *, every: int = 1) -> None:
+    ax.set_xticks(list(shown)[every - 1 :: every])
     ax.xaxis.set_major_formatter(lambda share, _: percent(share))
     ax.tick_params(length=0)
 

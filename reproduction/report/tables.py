@@ -86,15 +86,15 @@ def results_table(
     """
     name = published.METRICS[metric]
     columns = fractions(records)
-    found = {(c.data, c.method, c.fraction): c for c in compare(records, metric)}
+    compared = {(c.data, c.method, c.fraction): c for c in compare(records, metric)}
     groups = []
     for data in data_sets(records):
         lines = []
         for method in methods(records):
-            line = [found.get((data, method, fraction)) for fraction in columns]
+            line = [compared.get((data, method, fraction)) for fraction in columns]
             if not any(line):
                 continue
-            best = [c is not None and _best(found, c) for c in line]
+            best = [c is not None and _best(compared, c) for c in line]
             ours = [Cell(spread(c.ours if c else None), b) for c, b in zip(line, best, strict=True)]
             lines.append(row(data, method, "ours", *ours))
             if any(c and c.paper for c in line):
@@ -102,7 +102,7 @@ def results_table(
                 lines.append(row(data, method, "difference", *(_difference(c) for c in line)))
         lines += _yardsticks(records, metric, data, columns, truth or {}, all_false)
         groups.append(tuple(lines))
-    counts = runs([c.ours.count for c in found.values()])
+    counts = runs([c.ours.count for c in compared.values()])
     limits = ", ".join(
         f"{number(published.tolerance(m), 2)} for {m}"
         for m in methods(records)
@@ -122,11 +122,11 @@ def results_table(
     )
 
 
-def _best(found: Mapping[tuple[str, str, float], Comparison], one: Comparison) -> bool:
+def _best(compared: Mapping[tuple[str, str, float], Comparison], one: Comparison) -> bool:
     """Whether a method of the paper is the best of those in the paper."""
     rivals = [
         c.ours.mean
-        for (data, method, fraction), c in found.items()
+        for (data, method, fraction), c in compared.items()
         if (data, fraction) == (one.data, one.fraction) and method in published.METHODS
     ]
     return one.method in published.METHODS and len(rivals) > 1 and one.ours.mean == max(rivals)
@@ -170,9 +170,9 @@ def _yardsticks(
 
 def welch_table(records: Sequence[Record], *, between: tuple[str, str] = published.TESTED) -> Table:
     """Table 4: Welch's t-tests on PR-AUC with corrected p-values, beside the published ones."""
-    found = contests(records, between=between)
+    contested = contests(records, between=between)
     groups = [
-        tuple(_contest(one) for one in found if one.data == data) for data in data_sets(records)
+        tuple(_contest(one) for one in contested if one.data == data) for data in data_sets(records)
     ]
     head = (
         "Data",
@@ -192,7 +192,7 @@ def welch_table(records: Sequence[Record], *, between: tuple[str, str] = publish
         tuple(group for group in groups if group),
         stubs=2,
         notes=(
-            f"p has two sides and is corrected by Benjamini and Hochberg over all {len(found)} "
+            f"p has two sides and is corrected by Benjamini and Hochberg over all {len(contested)} "
             "tests.",
         ),
         best=f"p below {number(published.ALPHA, 2)}",

@@ -106,7 +106,7 @@ def log_likelihood(tables, given, rates, names):
 
 def by_trying_all(world, labels, rates):
     """The posterior means of two robots and two parcels, from all that they may do."""
-    given, steps = world.given, world.size.steps
+    given, steps = world.known, world.size.steps
     faults, fault_prior = every_fault(steps)
     tracks = [every_track(given, p) for p in range(2)]
     none = np.zeros((2, steps), dtype=bool)

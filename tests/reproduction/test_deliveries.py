@@ -40,7 +40,7 @@ def runs(row):
 
 
 def test_robots_go_round_their_stations():
-    at = generate(20, 1, 6, 200, seed=1).given.at
+    at = generate(20, 1, 6, 200, seed=1).known.at
     assert at.sum(1).max() == 1
     for own in at:
         visits = sorted((*run, s) for s in range(6) for run in runs(own[s]))
@@ -67,7 +67,7 @@ def test_faults_have_their_lengths_and_pauses():
 
 def test_parcels_are_loaded_and_unloaded_where_their_robot_is():
     world = generate(10, 400, 5, 80, seed=3)
-    given = world.given
+    given = world.known
     loaded, gone, begun = 0, 0, set()
     assert (given.origin != given.target).all()
     for p in range(400):
@@ -91,15 +91,15 @@ def test_seeds_and_names():
     first, again, other = (generate(5, 6, 3, 30, seed=s) for s in (7, 7, 8))
     for name in ("faulty", "waits", "moves"):
         assert (getattr(first, name) == getattr(again, name)).all()
-    assert (first.given.at == again.given.at).all()
-    assert (first.given.at != other.given.at).any()
+    assert (first.known.at == again.known.at).all()
+    assert (first.known.at != other.known.at).any()
     assert first.names["robot"] == ("r1", "r2", "r3", "r4", "r5")
     assert first.names["station"] == ("s1", "s2", "s3")
     assert first.size == (5, 6, 3, 30)
     with pytest.raises(ValueError, match="read-only"):
         first.faulty[0, 0] = True
     with pytest.raises(ValueError, match="read-only"):
-        first.given.origin[0] = 1
+        first.known.origin[0] = 1
 
 
 def test_a_seed_means_the_same_world_everywhere():

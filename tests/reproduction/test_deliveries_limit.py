@@ -43,7 +43,7 @@ def test_means_are_those_over_all_that_may_have_happened(steps, share, rates, se
     given, _ = observed(world, share, seed=seed, rates=rates)
     expected = by_trying_all(world, given, rates)
     found = posterior(
-        world.given, given, rates=rates, seed=seed, sweeps=100, burn_in=20, chains=200
+        world.known, given, rates=rates, seed=seed, sweeps=100, burn_in=20, chains=200
     )
     assert tuple(found) == LEARNED
     for name in LEARNED:
@@ -80,7 +80,7 @@ def test_overwhelming_evidence_decides():
     """Also where the likelihoods are far outside the range of floating point numbers."""
     world = generate(6, 9, 3, 40, seed=1)
     found = posterior(
-        world.given, all_labels(world), seed=0, rates={n: Rates(0.0, 0.0) for n in LEARNED}, **SHORT
+        world.known, all_labels(world), seed=0, rates={n: Rates(0.0, 0.0) for n in LEARNED}, **SHORT
     )
     for name, table in world.tables().items():
         if name in LEARNED:
@@ -89,11 +89,11 @@ def test_overwhelming_evidence_decides():
 
 def test_without_labels_the_means_are_those_of_the_process():
     world = generate(3, 3, 2, 15, seed=0)
-    found = posterior(world.given, Labels({}, {}), seed=0, sweeps=20, burn_in=0, chains=200)
+    found = posterior(world.known, Labels({}, {}), seed=0, sweeps=20, burn_in=0, chains=200)
     faults, prior = every_fault(15)
     assert found["Faulty"][1].numpy() == pytest.approx(prior @ faults, abs=0.03)
     assert found["Worn"].numpy() == pytest.approx(0.5, abs=0.03)
-    waits, moves, prior = every_track(world.given, 2)
+    waits, moves, prior = every_track(world.known, 2)
     assert found["Waits"][2].numpy() == pytest.approx(prior @ waits, abs=0.03)
     assert found["Moves"][2].numpy() == pytest.approx(prior @ moves, abs=0.03)
 
@@ -101,14 +101,14 @@ def test_without_labels_the_means_are_those_of_the_process():
 def test_runs_computed_together_are_those_computed_alone():
     world = generate(5, 6, 3, 20, seed=1)
     given = [observed(world, share, seed=i)[0] for i, share in enumerate((0.1, 0.0, 0.7))]
-    together = posteriors(world.given, given, seeds=[5, 6, 7], **SHORT)
+    together = posteriors(world.known, given, seeds=[5, 6, 7], **SHORT)
     for i, found in enumerate(together):
-        alone = posterior(world.given, given[i], seed=5 + i, **SHORT)
+        alone = posterior(world.known, given[i], seed=5 + i, **SHORT)
         for name in LEARNED:
             assert torch.equal(found[name], alone[name])
             assert found[name].shape[1] == (1 if name == "Worn" else 20)
-    assert posteriors(world.given, [], seeds=[]) == []
-    other = posterior(world.given, given[0], seed=9, **SHORT)
+    assert posteriors(world.known, [], seeds=[]) == []
+    other = posterior(world.known, given[0], seed=9, **SHORT)
     assert not torch.equal(other["Faulty"], together[0]["Faulty"])
 
 
@@ -116,7 +116,7 @@ def test_more_labels_and_the_labels_of_what_follows_help():
     world = generate(12, 24, 5, 50, seed=0)
     few, test = observed(world, 0.15)
     sets = [few, few.only(("Worn", "Faulty", "Waits", "Moves")), observed(world, 0.6)[0]]
-    found = posteriors(world.given, sets, seeds=[1, 2, 3], sweeps=20, burn_in=10, chains=8)
+    found = posteriors(world.known, sets, seeds=[1, 2, 3], sweeps=20, burn_in=10, chains=8)
     every, own, many = (mean(scores(tables, test)).value for tables in found)
     base = mean({name: chance(truth) for name, truth in test.truth.items()}).value
     assert base + 0.2 < own + 0.05 < every < many
@@ -145,11 +145,11 @@ def one_label(name, cell, degree):
 def test_what_does_not_fit_is_an_error(change, message):
     world = generate(3, 4, 2, 10, seed=0)
     with pytest.raises(DataError) as error:
-        posterior(**{"given": world.given, "labels": no_labels(), "seed": 0, **change})
+        posterior(**{"known": world.known, "labels": no_labels(), "seed": 0, **change})
     assert message in str(error.value)
 
 
 def test_every_set_of_labels_needs_a_seed():
     world = generate(3, 4, 2, 10, seed=0)
     with pytest.raises(DataError, match="there are 1 sets of labels, but 2 seeds"):
-        posteriors(world.given, [no_labels()], seeds=[1, 2])
+        posteriors(world.known, [no_labels()], seeds=[1, 2])

@@ -120,7 +120,7 @@ class Loops:
         counts, after = self.size[:2], {}
         for kind, count in enumerate(counts):
             relations = {"close": f"{name}.close.{kind}"}
-            relations |= {p: f"{name}.own.{p}" for p in OWN[kind]}
+            relations |= {p: f"{name}.loops.{p}" for p in OWN[kind]}
             merged = {}
             for t in range(self.size.steps):
                 messages, scores = {}, {}
@@ -312,7 +312,7 @@ def test_many_runs_are_as_many_models():
         for (name, one), all_of_them in zip(
             alone.named_parameters(), together.parameters(), strict=True
         ):
-            if ".own." in name and not name.endswith("weight"):
+            if ".loops." in name and not name.endswith("weight"):
                 assert one.grad is None  # attention over one edge is 1
                 continue
             assert one.grad is not None, name
