@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
     from fotltn.analysis.rules import Rule
     from fotltn.project.model import Model
+    from fotltn.web.serve import Address
 
 
 def cells(
@@ -205,8 +206,7 @@ def report(
 
     check_packages()
     check_place(path, force=force)
-    from fotltn.reporting.html_model import model_content
-    from fotltn.reporting.html_model_page import model_page
+    from fotltn.reporting.model_report import model_content, model_page
 
     content = model_content(model, Path(path).stem, threshold=threshold)
     return write_page(model_page(content), path, force=force)
@@ -224,20 +224,15 @@ def inspect(model: Model, *, port: int | None = None, threshold: float = 0.5) ->
         DataError: packages for the pages are missing, or the port is taken.
     """
     try:
-        from fotltn.web.inspected import of
-        from fotltn.web.serve import listen, new_token, server
-        from fotltn.web.state import WebState
+        from fotltn.web.inspected import of_model
+        from fotltn.web.serve import new_token, serve
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
-    taken, address = listen("127.0.0.1", port, new_token())
-    with taken:
-        state = WebState([of(model, "model", threshold=threshold)], budget=2**30)
-        state.warm()
 
-        def say() -> None:
-            print(f"{address.url}\nStop with Ctrl-C.", flush=True)  # noqa: T201
+    def say(_: object, address: Address) -> None:
+        print(f"{address.url}\nStop with Ctrl-C.", flush=True)  # noqa: T201
 
-        server(state, address, ready=say).run(sockets=[taken])
+    serve(lambda: [of_model(model, threshold=threshold)], port=port, token=new_token(), ready=say)
 
 
 def _data(

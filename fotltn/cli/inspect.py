@@ -16,6 +16,7 @@ from fotltn.semantics.config import Semantics, check_share, named
 if TYPE_CHECKING:
     from fotltn.web.inspected import Inspected
     from fotltn.web.serve import Address
+    from fotltn.web.state import WebState
 
 
 def inspect(
@@ -76,36 +77,31 @@ def inspect(
     from fotltn.cli.terminal import Terminal
 
     try:
-        from fotltn.web.serve import listen, new_token, open_browser, server
-        from fotltn.web.state import WebState
+        from fotltn.web.serve import new_token, open_browser, serve
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
-    taken, address = listen(host, port, None if open_to_all else token or new_token())
-    with taken:
+
+    def read() -> list[Inspected]:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            state = WebState(_sides(paths, meaning, p, threshold, horizon), budget=room)
-            state.warm()
-        if not as_json:
+            return _sides(paths, meaning, p, threshold, horizon)
+
+    def ready(state: WebState, address: Address) -> None:
+        """Print where the pages are, at once."""
+        if as_json:
+            content = {"url": address.url, "port": address.port, "token": address.token}
+            emit_json({"ok": True, **content})
+        else:
             for side in state.sides:
                 warn((*side.theory.warnings, *side.facts.warnings))
+            print(f"{' and '.join(side.name for side in state.sides)}: {address.url}")
+            print("Stop with Ctrl-C.")
+        sys.stdout.flush()
+        if opened:
+            open_browser(address.url)
 
-        def ready() -> None:
-            _say(address, [side.name for side in state.sides], as_json)
-            if opened:
-                open_browser(address.url)
-
-        server(state, address, ready=ready).run(sockets=[taken])
-
-
-def _say(address: Address, names: list[str], as_json: bool) -> None:
-    """Print where the pages are, at once."""
-    if as_json:
-        emit_json({"ok": True, "url": address.url, "port": address.port, "token": address.token})
-    else:
-        print(f"{' and '.join(names)}: {address.url}")
-        print("Stop with Ctrl-C.")
-    sys.stdout.flush()
+    secret = None if open_to_all else token or new_token()
+    serve(read, host=host, port=port, token=secret, budget=room, ready=ready)
 
 
 def _sides(

@@ -15,7 +15,7 @@ from fotltn.cli.output import emit_json
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
-    from fotltn.reporting.html_model import ModelContent
+    from fotltn.reporting.model_report import ModelContent
 
 _PAGE = Path("report.html")
 
@@ -50,7 +50,7 @@ def report(
     content = _model(model, threshold, top, quiet=as_json)
     text = ""
     if place is not None:
-        from fotltn.reporting.html_model_page import model_page
+        from fotltn.reporting.model_report import model_page
 
         with _bar("drawing", quiet=as_json) as show:
             text = model_page(content, on_step=show)
@@ -99,7 +99,7 @@ def name_of(path: Path) -> str:
 
 def _model(path: Path, threshold: float, top: int, *, quiet: bool) -> ModelContent:
     from fotltn.project.find import find_model
-    from fotltn.reporting.html_model import model_content
+    from fotltn.reporting.model_report import model_content
 
     model = find_model(path)
     with _bar("axioms", quiet=quiet) as show:

@@ -1,1 +1,1 @@
-"""Records of runs to tables, tests, plots and pages, beside the published figures."""
+"""A model as plots, and as one page that can be sent around."""

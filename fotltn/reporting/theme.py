@@ -23,9 +23,8 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 PINK, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 BLACK, GREY, GRID, WHITE = "#000000", "#595959", "#e4e4e4", "#ffffff"
 
-#: The colours of lines that have no colour of their own, and their markers, which differ in print.
+#: The colours of lines that have no colour of their own.
 SERIES = (BLUE, ORANGE, GREEN, PINK, YELLOW, SKY)
-MARKERS = ("o", "s", "^", "v", "P", "X")
 
 #: How a line across a plot is drawn that says what a number means.
 DOTTED: Mapping[str, Any] = {"linestyle": (0, (1, 1.5)), "lw": 1}
@@ -78,23 +77,6 @@ def drawing(ax: Axes | None, width: float = 5.2, height: float = 3.2) -> Iterato
         return
     with look():
         yield new_figure(width, height).add_subplot()
-
-
-def line_across(ax: Axes, value: float, text: str) -> None:
-    """A dotted line across, with its name at the right."""
-    ax.axhline(value, color=GREY, **DOTTED)
-    ax.annotate(
-        text,
-        (1, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 2.5),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        color=GREY,
-        fontsize=8,
-        bbox={"facecolor": WHITE, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-    )
 
 
 def whole_ticks(ax: Axes, numbers: Sequence[int]) -> None:

@@ -10,11 +10,10 @@ from starlette.responses import Response
 
 from fotltn.errors import FotError
 from fotltn.reporting.typeset import typeset
-from fotltn.web.parameters import MAX_FORMULA
 from fotltn.web.responses import RefusedError, answer, failed, query
 from fotltn.web.state import WebState
 from fotltn.web.views import about, cell_page, predicates
-from fotltn.web.visit import Visit, listing
+from fotltn.web.visit import MAX_FORMULA, Visit, listing
 
 #: What can be asked for: the value first, or all at once.
 PARTS = ("value", "all")

@@ -64,29 +64,19 @@ class Inspected:
 
 
 def of_model(
-    path: Path,
+    model: Model | Path,
     *,
     semantics: Semantics | None = None,
     p: float | None = None,
     threshold: float = 0.5,
 ) -> Inspected:
-    """The predictions of a model, or of the model of a project.
+    """The predictions of a model, or of the model of a folder or a project.
 
     Raises:
         FotError: there is no model, or it cannot be read.
     """
-    return of(find_model(path), path.resolve().name, semantics=semantics, p=p, threshold=threshold)
-
-
-def of(
-    model: Model,
-    name: str,
-    *,
-    semantics: Semantics | None = None,
-    p: float | None = None,
-    threshold: float = 0.5,
-) -> Inspected:
-    """The predictions of a model."""
+    name = "model" if isinstance(model, Model) else model.resolve().name
+    model = model if isinstance(model, Model) else find_model(model)
     return Inspected(
         name, model.theory, model.tables, semantics_of(semantics or model.semantics, p), threshold,
         model.facts, model.grounding.open, model.world.labels, model.world.test, model,

@@ -7,13 +7,14 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import uvicorn
 
 from fotltn.errors import DataError
 from fotltn.web.app import application
+from fotltn.web.inspected import Inspected
 from fotltn.web.security import MAX_TARGET, Rules
 from fotltn.web.state import WebState
 
@@ -117,6 +118,35 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.ready is not None and self.started:
             self.ready()
+
+
+def serve(
+    sides: Callable[[], Sequence[Inspected]],
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None,
+    budget: int = 2**30,
+    ready: Callable[[WebState, Address], None],
+) -> None:
+    """Serve pages until it is stopped.
+
+    Args:
+        sides: reads whoever is inspected, once a port is taken.
+        host: the address, as browsers will name it.
+        port: the port; without, a free one.
+        token: what clients must know; None if nothing.
+        budget: bytes that a typed formula may take.
+        ready: called when requests are answered.
+
+    Raises:
+        DataError: the port is taken, or what is to be inspected cannot be read.
+    """
+    taken, address = listen(host, port, token)
+    with taken:
+        state = WebState(sides(), budget=budget)
+        state.warm()
+        server(state, address, ready=lambda: ready(state, address)).run(sockets=[taken])
 
 
 def open_browser(url: str) -> None:

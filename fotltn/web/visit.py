@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,19 @@ from starlette.responses import Response
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
-from fotltn.web.parameters import Parameters
-from fotltn.web.responses import answer, query, wants
+from fotltn.errors import did_you_mean
+from fotltn.errors import listing as joined
+from fotltn.web.responses import RefusedError, answer, query, wants
 from fotltn.web.rows import MAX_ROWS, PART, chosen, opening, packed
 from fotltn.web.state import WebState
+
+#: The longest formula that can be typed, in characters.
+MAX_FORMULA = 4000
+
+#: The longest other text.
+MAX_TEXT = 200
+
+_LARGEST = 2**53  # beyond it, numbers of a script are not exact
 
 #: Rows of a table, unless the address says otherwise.
 ROWS = 15
@@ -23,8 +32,8 @@ ROWS = 15
 Shades = Callable[[Tensor], bytes]
 
 
-class Visit(Parameters):
-    """A request for a page, with its parameters.
+class Visit:
+    """A request for a page, with its parameters, each of which must be known and given once.
 
     `model` says who of the inspected is looked at, `trace` at which trace; without it, at all.
     """
@@ -35,14 +44,71 @@ class Visit(Parameters):
         Raises:
             RefusedError: one of them is unknown, given twice, or wrong.
         """
-        super().__init__(request, known)
         self.state, self.request = state, request
+        self.parameters: dict[str, str] = {}
+        names = {*known, "format"}
+        for name, value in request.query_params.multi_items():
+            if name not in names:
+                hint = did_you_mean(name[:80], names) or f"there are {joined(sorted(names))}"
+                raise RefusedError(400, f"unknown parameter '{name[:80]}'", hint)
+            if name in self.parameters:
+                raise RefusedError(400, f"the parameter '{name}' is given twice")
+            if "\0" in value:
+                raise RefusedError(400, f"the parameter '{name}' has a character that no text has")
+            self.parameters[name] = value
         self.side = self.number("model", 1, len(state.sides), least=1) - 1
         self.inspected = state.sides[self.side]
         traces = self.inspected.facts.traces
         self.trace = self.named("trace", traces, "trace")
         self.trace_name = None if self.trace is None else traces[self.trace]
         self.name = str(request.path_params.get("name", ""))
+
+    # --- parameters, read strictly --------------------------------------------------------------
+
+    def text(self, name: str, most: int = MAX_TEXT) -> str | None:
+        """A text, or None if it is not given or empty."""
+        value = self.parameters.get(name, "")
+        if len(value) > most:
+            message = f"'{name}' has {len(value):,} characters; at most {most:,} are read"
+            raise RefusedError(413, message)
+        return value or None
+
+    def number(self, name: str, default: int, most: int | None = None, least: int = 0) -> int:
+        """A whole number from `least` on; what is more than `most` is refused."""
+        value = self.text(name)
+        if value is None:
+            return default
+        limit = _LARGEST if most is None else most
+        if not value.isascii() or not value.isdecimal() or not least <= int(value) <= limit:
+            upper = "" if most is None else f" to {most:,}"
+            raise RefusedError(
+                400, f"'{name}' is a whole number from {least}{upper}, not '{value[:40]}'"
+            )
+        return int(value)
+
+    def choice(self, name: str, known: Sequence[str], default: str) -> str:
+        """One of some words."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value not in known:
+            hint = did_you_mean(value[:80], known)
+            raise RefusedError(
+                400, f"'{name}' is one of {', '.join(known)}, not '{value[:40]}'", hint
+            )
+        return value
+
+    def named(self, name: str, known: Sequence[str], what: str) -> int | None:
+        """The place of a name among some names, or None if it is not given."""
+        if name not in self.parameters or (not self.parameters[name] and "" not in known):
+            return None
+        value = self.parameters[name]
+        if value not in known:
+            hint = did_you_mean(value[:80], known) or f"there are {joined(known)}"
+            raise RefusedError(404, f"there is no {what} '{value[:80]}'", hint)
+        return list(known).index(value)
+
+    # --- answers ------------------------------------------------------------------------------
 
     @property
     def form(self) -> str:

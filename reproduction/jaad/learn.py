@@ -47,10 +47,10 @@ from fotltn.networks.parts import part
 from fotltn.networks.predicates import Defined, Network, Predicate, mlp
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
-from fotltn.reporting.stats import Summary, benjamini_hochberg, summary, welch
 from fotltn.semantics.config import WITNESS
 from fotltn.strict_json import read_json
 from reproduction.paper.sweep import uninterrupted, workers
+from reproduction.report.stats import Summary, benjamini_hochberg, summary, welch
 
 PROJECT = Path(__file__).resolve().parents[2] / "examples" / "jaad"
 LEARNED = ("Crossing", "Stop")

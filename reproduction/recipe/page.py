@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fotltn.reporting.stats import Summary, summary, welch
 from reproduction.paper.published import DATA, FRACTIONS, RESULTS
 from reproduction.report.compare import Key, cells
 from reproduction.report.records import Record
+from reproduction.report.stats import Summary, summary, welch
 
 ADDITIONAL = "Recipe, additional axioms"
 ABLATIONS = (

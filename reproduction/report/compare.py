@@ -7,10 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fotltn.errors import DataError, Diagnostic, did_you_mean
-from fotltn.reporting.stats import Alternative, Summary, Welch, benjamini_hochberg, summary, welch
 from reproduction.paper import published
 from reproduction.paper.published import Entry, Tested
 from reproduction.report.records import Record
+from reproduction.report.stats import (
+    Alternative,
+    Summary,
+    Welch,
+    benjamini_hochberg,
+    summary,
+    welch,
+)
 
 #: A cell of a table: data set, method, fraction.
 Key = tuple[str, str, float]

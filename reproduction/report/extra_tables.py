@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from fotltn.format import NONE, duration
-from fotltn.reporting.stats import Summary, summary
 from reproduction.report.compare import cells, data_sets, fractions, methods
 from reproduction.report.records import Record
 from reproduction.report.render import Table, number, percent, row, spread
+from reproduction.report.stats import Summary, summary
 from reproduction.report.tables import runs
 
 

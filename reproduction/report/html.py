@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from fotltn.format import duration
 from fotltn.reporting.html import Picture, picture, render
-from fotltn.reporting.theme import line_across, look, new_figure
+from fotltn.reporting.theme import look, new_figure
 from reproduction.paper import published
 from reproduction.report import tables
 from reproduction.report.compare import cells, data_sets, fractions, methods
 from reproduction.report.export import all_tables
 from reproduction.report.records import Record
 from reproduction.report.render import Table, number, percent
-from reproduction.report.sweeps import legend_below, sweep
+from reproduction.report.sweeps import legend_below, line_across, sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

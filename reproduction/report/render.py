@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fotltn.format import NONE
-from fotltn.reporting.stats import Summary
+from reproduction.report.stats import Summary
 
 _FAR = "†"
 

@@ -8,18 +8,18 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fotltn.errors import DataError, did_you_mean, listing
-from fotltn.reporting.stats import Summary
 from fotltn.reporting.theme import (
     BLACK,
     BLUE,
+    DOTTED,
     GREEN,
     GREY,
     ORANGE,
     PINK,
     SKY,
+    WHITE,
     YELLOW,
     drawing,
-    line_across,
     look,
     new_figure,
 )
@@ -27,6 +27,7 @@ from reproduction.paper import published
 from reproduction.report.compare import Key, cells, data_sets, fractions, methods
 from reproduction.report.records import Record
 from reproduction.report.render import percent
+from reproduction.report.stats import Summary
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -220,6 +221,23 @@ def _kb_sat_lines(ax: Axes, truth: float | None, all_false: float | None) -> Non
         line_across(ax, truth, "the truth")
     if all_false is not None:
         line_across(ax, all_false, "all false")
+
+
+def line_across(ax: Axes, value: float, text: str) -> None:
+    """A dotted line across, with its name at the right."""
+    ax.axhline(value, color=GREY, **DOTTED)
+    ax.annotate(
+        text,
+        (1, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2.5),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        color=GREY,
+        fontsize=8,
+        bbox={"facecolor": WHITE, "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
+    )
 
 
 def _ticks(ax: Axes, shown: Sequence[float], *, every: int = 1) -> None:

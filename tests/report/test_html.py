@@ -14,8 +14,7 @@ import fotltn
 from fotltn.analysis.violations import Violation
 from fotltn.project.model import Model, load_model
 from fotltn.reporting.html import MARK, write_page
-from fotltn.reporting.html_model import ModelContent, model_content
-from fotltn.reporting.html_model_page import model_page
+from fotltn.reporting.model_report import ModelContent, model_content, model_page
 from fotltn.reporting.plots import band
 from fotltn.semantics.reference import evaluate as reference
 from tests.project.common import trained
@@ -244,7 +243,7 @@ def test_a_rule_without_variables_and_one_with_a_guard():
 
 
 def test_too_many_cells_to_draw(monkeypatch):
-    monkeypatch.setattr("fotltn.reporting.html_model.MAX_CELLS", 11)
+    monkeypatch.setattr("fotltn.reporting.model_report.MAX_CELLS", 11)
     page = report(small())
     assert (
         "With 12 bindings and times there are too many to draw each." in page.by_id("axiom-1").text

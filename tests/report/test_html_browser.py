@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fotltn.reporting.html_model import model_content
-from fotltn.reporting.html_model_page import model_page
+from fotltn.reporting.model_report import model_content, model_page
 from tests.report.browser import browser as browser
 from tests.report.browser import look_at
 from tests.report.test_html import small

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from fotltn.reporting.stats import Summary, benjamini_hochberg, welch
 from reproduction.paper import published
 from reproduction.paper.published import RESULTS, STATISTICS, TESTS
+from reproduction.report.stats import Summary, benjamini_hochberg, welch
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from fotltn.reporting.stats import Summary
 from reproduction.report.extra_tables import (
     axioms_table,
     predicates_table,
@@ -28,6 +27,7 @@ from reproduction.report.render import (
     row,
     spread,
 )
+from reproduction.report.stats import Summary
 from reproduction.report.tables import results_table, statistics_table, welch_table
 from tests.reproduction.synthetic import AXIOMS, PREDICATES, STATISTICS, TRUTH, grid, values
 

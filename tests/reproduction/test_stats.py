@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fotltn.errors import DataError
-from fotltn.reporting.stats import Summary, benjamini_hochberg, summary, welch
+from reproduction.report.stats import Summary, benjamini_hochberg, summary, welch
 
 
 def tail(t: float, df: float) -> float:
