@@ -163,7 +163,7 @@ def report(
     known: dict[str, Any] = background(names) if names else {}
     content = sweep_content(records, name_of(path), version=__version__, **known)
     text = "" if place is None else sweep_page(content)
-    deliver(content, text, place, force=force, as_json=as_json)
+    deliver(content.told, content.as_dict, text, place, force=force, as_json=as_json)
 
 
 @app.command()

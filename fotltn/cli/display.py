@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fotltn.cli.output import warn
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
 from fotltn.errors import DataError, missing
@@ -65,8 +66,7 @@ class Display:
             return
         parameters = sum(p.numel() for p in built.task.grounding.parameters())
         axioms = len(built.world.theory.axioms)
-        for warning in (*built.world.theory.warnings, *built.world.facts.warnings):
-            print(warning.render(), file=sys.stderr)
+        warn((*built.world.theory.warnings, *built.world.facts.warnings))
         if built.task.training.batches is not None:
             from fotltn.networks.parts import bias
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +73,7 @@ def inspect(
     room = as_bytes(budget)
     if open_to_all and token is not None:
         raise DataError("--token and --no-token exclude each other")
-    if token is not None and not (token.isascii() and len(token) >= 8 and _plain(token)):
+    if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{8,}", token):
         raise DataError("a token has 8 or more letters, digits, '-' and '_'")
     from fotltn.cli.terminal import Terminal
 
@@ -125,7 +126,3 @@ def _sides(
     if horizon is not None:
         raise DataError("--horizon is for facts; a model has its own")
     return [of_model(path, semantics=semantics, p=p, threshold=threshold) for path in paths]
-
-
-def _plain(token: str) -> bool:
-    return all(c.isalnum() or c in "-_" for c in token)

@@ -6,16 +6,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
 from fotltn.cli.options import ModelFolder, Threshold
 from fotltn.cli.output import emit_json
 from fotltn.semantics.config import check_share
-
-if TYPE_CHECKING:
-    from fotltn.reporting.model_report import ModelContent
 
 _PAGE = Path("report.html")
 
@@ -47,25 +44,18 @@ def report(
     """
     check_share(threshold)
     place = place_of(output, force=force, as_json=as_json)
-    content = _model(model, threshold, top, quiet=as_json)
+    from fotltn.project.find import find_model
+    from fotltn.reporting.model_report import model_content, model_page
+
+    with _bar("axioms", quiet=as_json) as show:
+        content = model_content(
+            find_model(model), name_of(model), threshold=threshold, top=top, on_step=show
+        )
     text = ""
     if place is not None:
-        from fotltn.reporting.model_report import model_page
-
         with _bar("drawing", quiet=as_json) as show:
             text = model_page(content, on_step=show)
-    deliver(content, text, place, force=force, as_json=as_json)
-
-
-class Content(Protocol):
-    """What a report says: in a few words, and for machines."""
-
-    @property
-    def told(self) -> str:
-        """What there is, in a few words."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it, as data."""
+    deliver(content.told, content.as_dict, text, place, force=force, as_json=as_json)
 
 
 def place_of(output: Path | None, *, force: bool, as_json: bool) -> Path | None:
@@ -79,31 +69,30 @@ def place_of(output: Path | None, *, force: bool, as_json: bool) -> Path | None:
     return place
 
 
-def deliver(content: Content, text: str, place: Path | None, *, force: bool, as_json: bool) -> None:
-    """Write the page, and say what is in it."""
+def deliver(
+    told: str,
+    content: Callable[[], dict[str, Any]],
+    text: str,
+    place: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the page, and say what is in it: in a few words, or all of it as data."""
     from fotltn.reporting.html import write_page
 
     if place is not None:
         write_page(text, place, force=force)
     if as_json:
-        emit_json({"ok": True, "file": None if place is None else str(place), **content.as_dict()})
+        emit_json({"ok": True, "file": None if place is None else str(place), **content()})
     else:
-        print(f"{place}: {content.told}, {len(text.encode()) / 1024:,.0f} KiB")
+        print(f"{place}: {told}, {len(text.encode()) / 1024:,.0f} KiB")
 
 
 def name_of(path: Path) -> str:
     """The last two parts of a path, and no more, since a report is sent around."""
     parts = [part for part in path.parts if part not in (path.anchor, ".", "..")]
     return "/".join(parts[-2:]) or path.resolve().name or str(path)
-
-
-def _model(path: Path, threshold: float, top: int, *, quiet: bool) -> ModelContent:
-    from fotltn.project.find import find_model
-    from fotltn.reporting.model_report import model_content
-
-    model = find_model(path)
-    with _bar("axioms", quiet=quiet) as show:
-        return model_content(model, name_of(path), threshold=threshold, top=top, on_step=show)
 
 
 @contextmanager

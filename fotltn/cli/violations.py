@@ -1,4 +1,4 @@
-"""`fotltn violations`: where a model breaks its axioms."""
+"""`fotltn violations`: where a model breaks its axioms, and why."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ import typer
 from fotltn.cli.options import Json, ModelFolder, Threshold
 from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, binding_text, grid, say, show
-from fotltn.cli.why import explanations, show_explanations
-from fotltn.format import NONE, degree, share
+from fotltn.format import NONE, degree, share, signed
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+    from rich.tree import Tree
+
+    from fotltn.analysis.explain.explanation import Explanation
+    from fotltn.analysis.explain.tree import ValueNode
     from fotltn.analysis.violations import AtomValue, Violation
     from fotltn.project.model import Model
 
 RANKING = (
     "Violations first, then what is weak. Each kind is ranked by its share of the error of all "
     "axioms, the weighted mean of (1 - value)^p; 'share' is that of the axiom's own error."
+)
+
+_FACTS = (
+    "The facts that the value depends on most; 'then' is the value if that fact alone were true, "
+    "or, for a negative gradient, false."
 )
 
 
@@ -82,7 +93,7 @@ def violations(
             f"{worst.cells[:1].upper()}{worst.cells[1:]}.",
         ]
     chosen = [(name, v) for name, _, v in rows[:explained]]
-    reasons = explanations(asked, chosen, flip_given=flip_given, threshold=threshold)
+    reasons = _explanations(asked, chosen, flip_given=flip_given, threshold=threshold)
     if as_json:
         listed = [_with_trace(asked, entry) for entry in dicts]
         for entry, reason in zip(listed, reasons, strict=False):
@@ -93,7 +104,7 @@ def violations(
     if rows:
         print()
         _print(asked, rows)
-        show_explanations(reasons, several=len(asked.facts.traces) > 1)
+        _show_explanations(reasons, several=len(asked.facts.traces) > 1)
 
 
 def _crisp(model: Model, axiom: str | None, threshold: float, as_json: bool) -> None:
@@ -149,3 +160,73 @@ def _print(model: Model, rows: list[tuple[str, float | None, Violation]]) -> Non
 
 def _atom(atom: AtomValue) -> str:
     return f"{atom.text.replace(', ', ',')}{_at(atom.time)}={degree(atom.value, 2)}"
+
+
+# --- why ---------------------------------------------------------------------------------------
+
+
+def _explanations(
+    model: Model, violations: Sequence[tuple[str, Violation]], *, flip_given: bool, threshold: float
+) -> list[Explanation]:
+    """Why some violations, each with the name of its axiom, are what they are."""
+    from fotltn.analysis.error_shares import shared_cells
+    from fotltn.analysis.explain.explanation import why
+
+    fixed = () if flip_given else model.given
+    explained = []
+    for axiom, one in violations:
+        cells, _ = shared_cells(model.cells(axiom, threshold=threshold))
+        cell = cells.find(one.binding, one.time or 0, one.trace)
+        explained.append(why(cells, cell, top=5, fixed=fixed))
+    return explained
+
+
+def _show_explanations(explained: Sequence[Explanation], *, several: bool) -> None:
+    """Print them, with the trace if there are several."""
+    from fotltn.cli.terminal import wide_console
+
+    for one in explained:
+        trace = f", trace {one.trace}" if several else ""
+        print()
+        say(f"{one.cells.name} at {one.place}{trace}", style="bold")
+        wide_console().print(_tree(one.tree))
+        if one.influence:
+            print()
+            say(_FACTS)
+            _facts(one)
+        print()
+        say(f"Smallest repair: {one.repair}.")
+
+
+def _tree(root: ValueNode) -> Tree:
+    from rich.tree import Tree
+
+    made = Tree(_line(root))
+    stack = [(root, made)]
+    while stack:
+        node, branch = stack.pop()
+        stack += [(child, branch.add(_line(child))) for child in node.children]
+        if node.remark:
+            branch.add(_styled(node.remark, "dim"))
+    return made
+
+
+def _line(node: ValueNode) -> RenderableType:
+    truth = "true " if node.truth else "false"
+    return _styled(f"{degree(node.value)} {truth} {node.label}", "" if node.truth else "red")
+
+
+def _styled(text: str, style: str) -> RenderableType:
+    from rich.styled import Styled
+
+    return Styled(text, style)
+
+
+def _facts(one: Explanation) -> None:
+    """The facts that the value depends on most."""
+    table = grid("fact", "time", "value", "gradient", "then", left=["fact"])
+    for fact in one.influence:
+        when = NONE if fact.time is None else str(fact.time)
+        values = (degree(fact.value), signed(fact.gradient), degree(fact.then))
+        add(table, fact.text, when, *values)
+    show(table)

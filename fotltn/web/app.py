@@ -41,12 +41,16 @@ _FOREVER = "max-age=31536000, immutable"
 _log = logging.getLogger("fotltn.web")
 
 
-def application(state: WebState, rules: Rules) -> Starlette:
-    """The application over a state, behind a guard."""
+def application(
+    state: WebState, rules: Rules, ready: Callable[[], None] | None = None
+) -> Starlette:
+    """The application over a state, behind a guard; it says when it is ready."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         state.start()
+        if ready is not None:
+            ready()
         try:
             yield
         finally:

@@ -1,16 +1,7 @@
-"""The rows of a heat map: which are shown, in which order, and how they travel.
-
-A part of a heat map travels as bytes: the length of a head (four bytes, least first), the head as
-JSON with a label for each row, and a byte for each row and time, 0 to 254 for a degree from 0 to 1
-and 255 where nothing counts.
-"""
+"""The rows of a heat map: predictions of a predicate, and which rows are shown in which order."""
 
 from __future__ import annotations
 
-import base64
-import json
-import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,15 +11,6 @@ from fotltn.analysis.cells import Cells
 from fotltn.analysis.over_time import NO_BYTE, TruthOverTime, shades
 from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
-
-#: The most rows that travel at once.
-MAX_ROWS = 1024
-
-#: The rows that the script of the pages fetches at once.
-PART = 64
-
-#: The most cells of a heat map that are put into a page.
-MAX_OPENING = 2**15
 
 #: The most cells of a heat map of predictions.
 MAX_CELLS = 2**27
@@ -142,7 +124,7 @@ def _existing(cells: Cells) -> Tensor:
     return exist.reshape(-1).nonzero().squeeze(-1)
 
 
-# --- which rows, and how they travel ----------------------------------------------------------
+# --- which rows -------------------------------------------------------------------------------
 
 
 def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> Tensor:
@@ -161,33 +143,3 @@ def difference(one: TruthOverTime, other: TruthOverTime) -> Tensor:
     mean = apart.nan_to_num().sum(-1) / counted.sum(-1).clamp(min=1)
     rows = one.order.sort().values
     return rows[mean[rows].argsort(descending=True, stable=True)]
-
-
-def opening(cells: Cells, listed: Tensor, times: int, shades: Callable[[Tensor], bytes]) -> str:
-    """The first rows of a heat map as text inside a page, which saves a request.
-
-    Args:
-        cells: whose bindings the rows are.
-        listed: all rows that are shown.
-        times: the number of columns; where there are too many, nothing is put into the page.
-        shades: gives the bytes of rows.
-    """
-    rows = listed[:PART]
-    if len(rows) * times > MAX_OPENING:
-        return ""
-    return base64.b64encode(packed(cells, rows, 0, len(listed), shades(rows))).decode()
-
-
-def packed(cells: Cells, rows: Tensor, start: int, total: int, shades: bytes) -> bytes:
-    """Rows as they travel.
-
-    Args:
-        cells: whose bindings the rows are.
-        rows: their numbers.
-        start: the place of the first of them among all that are shown.
-        total: how many are shown.
-        shades: their bytes.
-    """
-    labels = [{"row": row, "text": cells.label(row)} for row in rows.tolist()]
-    head = json.dumps({"start": start, "rows": total, "labels": labels}).encode()
-    return struct.pack("<I", len(head)) + head + shades

@@ -96,28 +96,15 @@ def server(
     Args:
         state: what is inspected.
         address: where requests come to.
-        ready: called when requests are answered.
+        ready: called when requests are about to be answered.
     """
     config = uvicorn.Config(
-        application(state, address.rules), log_level="warning", access_log=False, http="h11",
+        application(state, address.rules, ready), log_level="warning", access_log=False, http="h11",
         ws="none", lifespan="on", server_header=False, date_header=False, proxy_headers=False,
         limit_concurrency=MAX_AT_ONCE, timeout_keep_alive=20, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_TARGET + 24_000,
     )  # fmt: skip
-    return _Server(config, ready)
-
-
-class _Server(uvicorn.Server):
-    """A server that says when it is there."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
-        super().__init__(config)
-        self.ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.ready is not None and self.started:
-            self.ready()
+    return uvicorn.Server(config)
 
 
 def serve(

@@ -1,7 +1,15 @@
-"""A visit: what a request asks for, whom it looks at, and which rows of a heat map it sees."""
+"""A visit: what a request asks for, whom it looks at, and which rows of a heat map it sees.
+
+A part of a heat map travels as bytes: the length of a head (four bytes, least first), the head as
+JSON with a label for each row, and a byte for each row and time, 0 to 254 for a degree from 0 to 1
+and 255 where nothing counts.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +22,7 @@ from fotltn.analysis.cells import Cells
 from fotltn.errors import did_you_mean
 from fotltn.errors import listing as joined
 from fotltn.web.responses import RefusedError, answer, query, wants
-from fotltn.web.rows import MAX_ROWS, PART, chosen, opening, packed
+from fotltn.web.rows import chosen
 from fotltn.web.state import WebState
 
 #: The longest formula that can be typed, in characters.
@@ -27,6 +35,15 @@ _LARGEST = 2**53  # beyond it, numbers of a script are not exact
 
 #: Rows of a table, unless the address says otherwise.
 ROWS = 15
+
+#: The most rows that travel at once.
+MAX_ROWS = 1024
+
+#: The rows that the script of the pages fetches at once.
+PART = 64
+
+#: The most cells of a heat map that are put into a page.
+MAX_OPENING = 2**15
 
 #: Gives rows of a heat map as bytes.
 Shades = Callable[[Tensor], bytes]
@@ -170,24 +187,31 @@ class Listing:
 
     def table(self, row: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
         """Some of the rows for machines, and for the table below a heat map."""
-        shown = self._some(ROWS).tolist()
-        start = self.visit.number("from", 0)
+        start, rows = self._some(ROWS)
         return {
             "total": len(self.rows),
             "from": start,
-            "to": start + len(shown),
-            "rows": [row(number) for number in shown],
+            "to": start + len(rows),
+            "rows": [row(number) for number in rows.tolist()],
         }
 
     def part(self, shades: Shades) -> Response:
         """Some of the rows as bytes."""
-        rows, start = self._some(PART), self.visit.number("from", 0)
-        body = packed(self.cells, rows, start, len(self.rows), shades(rows))
+        body = self._packed(*self._some(PART), shades)
         return Response(body, media_type="application/octet-stream")
 
-    def _some(self, default: int) -> Tensor:
+    def _some(self, default: int) -> tuple[int, Tensor]:
+        """The rows that an address asks for, and the place of the first of them."""
         start = self.visit.number("from", 0)
-        return self.rows[start : start + self.visit.number("count", default, MAX_ROWS, least=1)]
+        count = self.visit.number("count", default, MAX_ROWS, least=1)
+        return start, self.rows[start : start + count]
+
+    def _packed(self, start: int, rows: Tensor, shades: Shades) -> bytes:
+        """Rows as they travel."""
+        labels = [{"row": row, "text": self.cells.label(row)} for row in rows.tolist()]
+        content = {"start": start, "rows": len(self.rows), "labels": labels}
+        head = json.dumps(content).encode()
+        return struct.pack("<I", len(head)) + head + shades(rows)
 
     @property
     def letters(self) -> int:
@@ -216,11 +240,13 @@ class Listing:
             title: stands above.
             hue: the colour; that of what is bad stands for false, any other for true.
         """
+        first = self.rows[:PART]  # inside the page they save a request
+        small = len(first) * times <= MAX_OPENING
         return {
             "title": title,
             "url": address + query({"format": "bytes", **asked, **self.narrowed}),
             "open": opened,
-            "first": opening(self.cells, self.rows, times, shades),
+            "first": base64.b64encode(self._packed(0, first, shades)).decode() if small else "",
             "hue": hue,
             "reversed": hue != "--bad",
         }
