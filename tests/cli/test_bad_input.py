@@ -170,53 +170,53 @@ CASES = {
     "logs in place of a file": Case("train p --tensorboard p/facts.csv", "logs"),
     # a model that is none
     "a model that is not there": Case(
-        "evaluate nothing",
+        "score nothing",
         "cannot read",
     ),
-    "a project without a model": Case("evaluate p", "the project 'p' has no model yet"),
-    "a folder of another kind": Case("evaluate c", "it is a 'checkpoint', not a 'model'"),
-    "a folder of something else": Case("query e Stop(x)", "it has no manifest.json"),
+    "a project without a model": Case("score p", "the project 'p' has no model yet"),
+    "a folder of another kind": Case("score c", "it is a 'checkpoint', not a 'model'"),
+    "a folder of something else": Case("ask e Stop(x)", "it has no manifest.json"),
     "weights that are cut short": Case("violations m", "it is cut short", cut(WEIGHTS)),
     "weights of garbage": Case("predict m", "cannot read", garbage(WEIGHTS)),
     "a model of another version": Case("audit m", "it has version 7 of the format", other_version),
     "a model whose theory was changed": Case(
-        "evaluate m", "it has been changed", replaced(Path("m/theory.fot"), "A1:", "B1:")
+        "score m", "it has been changed", replaced(Path("m/theory.fot"), "A1:", "B1:")
     ),
     "a model with a file too many": Case(
-        "evaluate m", "'x' not listed", lambda: Path("m/x").write_text("")
+        "score m", "'x' not listed", lambda: Path("m/x").write_text("")
     ),
-    # evaluate
-    "a threshold of nothing": Case("evaluate m --threshold 0", "a threshold lies above 0"),
-    "a threshold that is a word": Case("evaluate m --threshold high", "'--threshold'", status=2),
-    "test facts that are not there": Case("evaluate m --facts no.csv", "no.csv: no such file"),
+    # score
+    "a threshold of nothing": Case("score m --threshold 0", "a threshold lies above 0"),
+    "a threshold that is a word": Case("score m --threshold high", "'--threshold'", status=2),
+    "test facts that are not there": Case("score m --facts no.csv", "no.csv: no such file"),
     "test facts of strangers": Case(
-        "evaluate m --facts s.csv",
+        "score m --facts s.csv",
         "the model knows no 'c99'",
         lambda: Path("s.csv").write_text("predicate,arg1,time\nStop,c99,0\n"),
     ),
     "test facts of later times": Case(
-        "evaluate m --facts s.csv",
+        "score m --facts s.csv",
         "beyond the end of the model's trace",
         lambda: Path("s.csv").write_text("predicate,arg1,time\nStop,c1,77\n"),
     ),
     "test facts of given predicates": Case(
-        "evaluate m --facts s.csv",
+        "score m --facts s.csv",
         "no facts of what the model learns",
         lambda: Path("s.csv").write_text("predicate,arg1,arg2,time\nClose,c1,p1,0\n"),
     ),
-    # query
-    "a query that is no formula": Case("query m Stop(", "error: found the end"),
-    "a query of an unknown predicate": Case("query m Stpo(x)", "did you mean 'Stop'?"),
-    "a query of an unknown entity": Case('query m Stop("bob")', "no entity of sort 'agent'"),
-    "a query after the end": Case("query m Stop(x) --at 12", "the time point 12 does not exist"),
-    "a query at no time": Case("query m Stop(x) --at soon", "--at takes a time point from 0"),
-    "a query with an unknown semantics": Case("query m Stop(x) --semantics fuzy", "'fuzy'"),
+    # ask
+    "a query that is no formula": Case("ask m Stop(", "error: found the end"),
+    "a query of an unknown predicate": Case("ask m Stpo(x)", "did you mean 'Stop'?"),
+    "a query of an unknown entity": Case('ask m Stop("bob")', "no entity of sort 'agent'"),
+    "a query after the end": Case("ask m Stop(x) --at 12", "the time point 12 does not exist"),
+    "a query at no time": Case("ask m Stop(x) --at soon", "--at takes a time point from 0"),
+    "a query with an unknown semantics": Case("ask m Stop(x) --semantics fuzy", "'fuzy'"),
     "a query with a threshold for degrees": Case(
-        "query m Stop(x) --threshold 0.5", "a threshold goes with the semantics 'crisp'"
+        "ask m Stop(x) --threshold 0.5", "a threshold goes with the semantics 'crisp'"
     ),
-    "a query for no rows": Case("query m Stop(x) --top 0", "'--top'", status=2),
-    "a query in no order": Case("query m Stop(x) --sort up", "'--sort'", status=2),
-    "no query": Case("query m", "Missing argument", status=2),
+    "a query for no rows": Case("ask m Stop(x) --top 0", "'--top'", status=2),
+    "a query in no order": Case("ask m Stop(x) --sort up", "'--sort'", status=2),
+    "no query": Case("ask m", "Missing argument", status=2),
     # violations, audit, predict
     "violations of an unknown axiom": Case("violations m A14", "the theory has no axiom 'A14'"),
     "violations at a threshold of 2": Case("violations m --crisp --threshold 2", "not at 2.0"),

@@ -24,11 +24,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [[], ["--p", "25"], ["--semantics", "ltn"]])
-def test_eval_and_explain_name_the_axiom_and_count_the_same_bytes(folder, call, options):
+def test_eval_and_plan_name_the_axiom_and_count_the_same_bytes(folder, call, options):
     theory, facts = str(folder / "t.fot"), str(folder / "f.csv")
     found = call("eval", theory, "--facts", facts, "--budget", "200", *options)
     sizes = ["--size", "s=8", "--horizon", "6"]
-    planned = call("explain", theory, *sizes, "--double", "--budget", "200", *options)
+    planned = call("plan", theory, *sizes, "--double", "--budget", "200", *options)
     assert found[0] == planned[0] == 1
     assert found[2] == planned[2]
     assert re.search(r"'Near': .*[\d,]+ bytes.*more than the budget of 200", found[2])

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from fotltn import SEMANTICS
 from fotltn.cli.main import app
+from fotltn.format import degree
 from fotltn.grounding import dense
 from fotltn.syntax.load import load_theory
 from tests.cli.conftest import EXAMPLE, THEORY
@@ -181,12 +182,20 @@ def test_the_papers_table(place, formula):
         if pairs
         else [[formula, x, *PAPER[x, "c1"][place]] for x in ("c1", "p1")]
     )
-    assert rows == wanted
+    result = invoke(*APPENDIX, "--p", 2, "--at", "all", "--formula", formula, "--json")
+    results = json.loads(result.stdout)["results"]
+    named = [[formula, *r["binding"].values()] for r in results]
+    rounded = [[f"{v:.3f}" for v in r["values"]] for r in results]
+    assert [n + values for n, values in zip(named, rounded, strict=True)] == wanted
+    shown = [[degree(v) for v in r["values"]] for r in results]  # never 1 for less than 1
+    assert rows == [n + values for n, values in zip(named, shown, strict=True)]
 
 
 def test_the_papers_aggregation():
-    rows = table(invoke(*APPENDIX, "--p", 2, "--formula", f"G({ANTECEDENT} -> WX Stop(x))").stdout)
-    assert [row[-1] for row in rows[1:]] == ["1.000", "0.946", "1.000", "1.000"]
+    call = [*APPENDIX, "--p", 2, "--formula", f"G({ANTECEDENT} -> WX Stop(x))"]
+    values = [r["value"] for r in json.loads(invoke(*call, "--json").stdout)["results"]]
+    assert [f"{v:.3f}" for v in values] == ["1.000", "0.946", "1.000", "1.000"]
+    assert [row[-1] for row in table(invoke(*call).stdout)[1:]] == [degree(v) for v in values]
 
 
 def test_every_time_point():
@@ -287,7 +296,7 @@ def test_several_traces():
 def test_a_trace_that_is_too_short_has_no_value():
     assert table(invoke(*EVAL, "--at", 2, "--formula", "rain").stdout)[1:] == [
         ["rain", "one", "0.000"],
-        ["rain", "two", "-"],
+        ["rain", "two", "–"],
     ]
     found = json.loads(invoke(*EVAL, "--at", 2, "--formula", "rain", "--json").stdout)
     assert [(r["trace"], r["value"]) for r in found["results"]] == [("one", 0.0), ("two", None)]
@@ -345,7 +354,7 @@ def test_several_files_and_their_warnings():
 def test_digits(digits):
     exact = json.loads(invoke(*APPENDIX, "--json").stdout)["results"][0]["value"]
     assert len(repr(exact)) >= 17  # all digits
-    assert table(invoke(*APPENDIX, "--digits", digits).stdout)[1] == ["A1", f"{exact:.{digits}f}"]
+    assert table(invoke(*APPENDIX, "--digits", digits).stdout)[1] == ["A1", degree(exact, digits)]
 
 
 @pytest.mark.parametrize("digits", [9, 17])
