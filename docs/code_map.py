@@ -72,9 +72,12 @@ def module_graph() -> str:
 
 
 def formula_nodes() -> set[str]:
-    """The classes of core formulas."""
-    classes = [n for n in code()["logic/core.py"].body if isinstance(n, ast.ClassDef)]
-    return {n.name for n in classes if [ast.unparse(base) for base in n.bases] == ["Formula"]}
+    """The classes of core formulas, below `Formula` and below one another."""
+    names = {"Formula"}
+    for node in code()["logic/core.py"].body:
+        if isinstance(node, ast.ClassDef) and names & {ast.unparse(base) for base in node.bases}:
+            names.add(node.name)
+    return names - {"Formula"}
 
 
 @cache

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 #: Characters that steer a terminal: controls but for tab and line end, and those of direction.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -211,3 +212,19 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     if len(quoted) > limit:
         quoted = [*quoted[:limit], f"… {len(quoted) - limit} more"]
     return ", ".join(quoted) if quoted else "none"
+
+
+def renamed(owner: object, name: str, names: Mapping[str, str]) -> Any:
+    """What an old name of an attribute means now, with a warning.
+
+    Raises:
+        AttributeError: it is no old name.
+    """
+    kind = type(owner).__name__
+    if name not in names:
+        raise AttributeError(f"'{kind}' object has no attribute '{name}'")
+    import warnings
+
+    message = f"{kind}.{name} is called {names[name]} now; the old name goes in a later version"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    return getattr(owner, names[name])

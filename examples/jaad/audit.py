@@ -73,7 +73,7 @@ def show(title: str, rules: list[Any]) -> None:
     for column in ("rule", "traces", "support", "confidence", "base", "lift"):
         table.add_column(column, justify="left" if column == "rule" else "right")
     for rule in rules:
-        count = rule.whole
+        count = rule.overall
         rates = (count.confidence.value, count.base_rate.value, count.lift.value)
         shown = ["-" if r is None or math.isnan(r) else f"{r:.3f}" for r in rates]
         table.add_row(rule.name, f"{count.traces:,}", f"{count.support:,.0f}", *shown)

@@ -147,7 +147,7 @@ def _apart(reading: _Reading) -> _Reading:
     return reading._replace(
         formulas={name: transform(formula, renamed) for name, formula in formulas.items()},
         axes=(part, *others),
-        tables=replace(tables, sizes={**tables.sizes, str(part.sort): tables.whole(first)}),
+        tables=replace(tables, sizes={**tables.sizes, str(part.sort): tables.full_size(first)}),
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import ByTrace, Counts, count, measures
 from fotltn.analysis.record import Record
-from fotltn.errors import DataError, LimitError
+from fotltn.errors import DataError, LimitError, renamed
 from fotltn.logic.check import CheckedAxiom
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics
@@ -67,7 +67,7 @@ class Rule(Record):
         name: of the axiom, or its text.
         text: the rule as it is written.
         implication: whether there is an antecedent under ∀ and G.
-        whole: on all cells, with the ends of traces read as the language reads them: `WX a` is
+        overall: on all cells, with the ends of traces read as the language reads them: `WX a` is
             true at the last point, `F a` is false if `a` has not come by then.
         uncut: on the cells from which the consequent looks at points of the trace alone; None if
             it looks as far as the end, wherever that is.
@@ -77,20 +77,24 @@ class Rule(Record):
     name: str
     text: str
     implication: bool
-    whole: Strength
+    overall: Strength
     uncut: Strength | None
     absent: int = 0
 
     KEYS = (
-        "rule=name", "text", "implication", "support=whole.support", "traces=whole.traces",
-        "confidence=whole.confidence", "base_rate=whole.base_rate", "lift=whole.lift", "cut",
+        "rule=name", "text", "implication", "support=overall.support", "traces=overall.traces",
+        "confidence=overall.confidence", "base_rate=overall.base_rate", "lift=overall.lift", "cut",
         "uncut", "absent",
     )  # fmt: skip
 
     @property
     def cut(self) -> float | None:
         """The support at cells from which the consequent looks beyond the end of the trace."""
-        return None if self.uncut is None else self.whole.support - self.uncut.support
+        return None if self.uncut is None else self.overall.support - self.uncut.support
+
+    def __getattr__(self, name: str) -> Any:
+        """What `overall` was called in version 0.1.0."""
+        return renamed(self, name, {"whole": "overall"})
 
 
 def rules(

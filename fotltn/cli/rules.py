@@ -159,7 +159,7 @@ def _print(lines: list[Rule]) -> None:
     heads = ["rule", "traces", "support", "confidence", "base", "lift", "cut", "uncut", "its lift"]
     table = grid(*heads, left=["rule"], fold=["rule"])
     for line in lines:
-        every, uncut = line.whole, line.uncut
+        every, uncut = line.overall, line.uncut
         add(
             table, line.name, count(every.traces), amount(every.support),
             _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),

@@ -172,7 +172,7 @@ def _explanations(
     from fotltn.analysis.error_shares import shared_cells
     from fotltn.analysis.explain.explanation import why
 
-    fixed = () if flip_given else model.given
+    fixed = () if flip_given else model.fixed
     explained = []
     for axiom, one in violations:
         cells, _ = shared_cells(model.cells(axiom, threshold=threshold))

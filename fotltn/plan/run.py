@@ -323,7 +323,7 @@ def _chunked(step: Step, run: Run) -> Value:
     assert isinstance(node, e.Reduce)
     assert axis is not None
     assert plan is not None
-    size = run.tables.whole(axis)
+    size = run.tables.full_size(axis)
     width = math.ceil(size / step.chunks)
     chunks: list[tuple[Tensor, Tensor | None]] = []
     free = in_order(node.axes)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fotltn.errors import DataError, FotError, listing
+from fotltn.errors import DataError, FotError, listing, renamed
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
@@ -136,9 +136,13 @@ class Model:
         return cells_of(self.theory.axiom(axiom), self.tables, self.semantics, threshold)
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def fixed(self) -> tuple[str, ...]:
         """The predicates that training cannot change."""
         return tuple(n for n in self.theory.signature.predicates if n not in self.grounding.open)
+
+    def __getattr__(self, name: str) -> Any:
+        """What `fixed` was called in version 0.1.0."""
+        return renamed(self, name, {"given": "fixed"})
 
     @property
     def bias(self) -> tuple[str, ...]:
@@ -213,7 +217,7 @@ class Model:
 
         cells = self.cells(axiom)
         cell = cells.find(binding, time, trace)
-        return why(cells, cell, fixed=self.given if fixed is None else fixed)
+        return why(cells, cell, fixed=self.fixed if fixed is None else fixed)
 
     def _repr_html_(self) -> str:
         count = sum(p.numel() for p in self.grounding.parameters())

@@ -152,9 +152,9 @@ class Tables:
         if axis in self.cuts:
             start, stop = self.cuts[axis]
             return stop - start
-        return self.whole(axis)
+        return self.full_size(axis)
 
-    def whole(self, axis: c.Axis) -> int:
+    def full_size(self, axis: c.Axis) -> int:
         """The number of all places of an axis."""
         if axis.relation is not None:
             return self.relation(axis.relation).shape[0]
@@ -270,7 +270,7 @@ def term_value(node: c.AnyTerm, below: list[Value], tables: Tables) -> Value:
     match node:
         case c.Variable(axis, _, column):
             if column is None:
-                numbers = torch.arange(tables.whole(axis), device=device)
+                numbers = torch.arange(tables.full_size(axis), device=device)
             else:
                 assert axis.relation is not None
                 numbers = tables.relation(axis.relation)[:, column].to(device)

@@ -441,7 +441,7 @@ def test_without_entities_nothing_is_counted():
         assert (row.value, row.on_model.cells, row.on_model.violations) == (1.0, 0, 0)
     assert (found.axiom("N1").on_model.support, found.axiom("N1").on_model.base_rate) == (0, None)
     for rule in rules(theory.axioms, model, resamples=0):
-        assert (rule.whole.support, rule.whole.confidence.value, rule.absent) == (0, None, 0)
+        assert (rule.overall.support, rule.overall.confidence.value, rule.absent) == (0, None, 0)
 
 
 def test_parts_give_the_same_as_the_whole(monkeypatch):

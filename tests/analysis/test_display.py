@@ -128,7 +128,7 @@ def test_a_model_shows_how_far_its_axioms_hold():
     assert "Model of Stop:" in found
     assert "2 epochs" in found
     assert f"{model.satisfaction()['A1']:.3f}" in found
-    assert model.given == ("Near",)
+    assert model.fixed == ("Near",)
     assert shown(model.ask("Stop(x)", at="all")).count("ego") >= 1
     reason = model.why("A1", {"x": "ego"}, time=0)
     heat = model.truth_over_time("A1")

@@ -182,7 +182,7 @@ def test_what_is_absent_is_neither_listed_nor_counted_nor_a_counterexample():
     assert (heat.count, heat.violated) == (3, 3)
     assert heat.values[0].isnan().tolist() == [not here for here in HERE]
     (rule,) = rules([axiom], tables, resamples=0)
-    assert (rule.absent, rule.whole.support, rule.as_dict()["absent"]) == (4, 3, 4)
+    assert (rule.absent, rule.overall.support, rule.as_dict()["absent"]) == (4, 3, 4)
     (row,) = audit(replace(THEORY, axioms=(axiom,)), tables, STABLE_PRODUCT, learned=["Wet"]).axioms
     assert (row.on_model.cells, row.on_model.violations, row.on_model.absent) == (3, 3, 4)
     nobody = replace(tables, present={"ped": torch.zeros(1, 1, 7, dtype=torch.bool)})

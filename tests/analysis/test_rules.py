@@ -116,7 +116,7 @@ def test_two_kinds_of_entities_and_a_weak_next(seed, presence):
         return scene.stop[b, x, t + 1] if t + 1 < LENGTHS[b] else 1.0
 
     found = counted(scene, ["A1"], presence=presence)["A1"]
-    for strength, ahead in ((found.whole, 0), (found.uncut, 1)):
+    for strength, ahead in ((found.overall, 0), (found.uncut, 1)):
         cells = [
             (b, x, y, t)
             for b, t in times(ahead)
@@ -132,11 +132,11 @@ def test_two_kinds_of_entities_and_a_weak_next(seed, presence):
         assert strength.confidence.value == pytest.approx(held / support)
         assert strength.base_rate.value == pytest.approx(base)  # cars alone: whoever is there
         assert strength.lift.value == pytest.approx(held / support / base)
-    assert found.cut == found.whole.support - found.uncut.support
+    assert found.cut == found.overall.support - found.uncut.support
     active = {b for b, x, y, t in itertools.product(range(4), range(CARS), range(PEDS), range(6))
               if t < LENGTHS[b] and scene.known[b, y] and here[b, y, t]
               and scene.cross[b, y, t] * scene.close[b, x, y, t]}  # fmt: skip
-    assert found.whole.traces == len(active)
+    assert found.overall.traces == len(active)
     known = [(b, y, t) for b, t in times() for y in range(PEDS) if scene.known[b, y]]
     assert found.absent == CARS * sum(not here[cell] for cell in known)
 
@@ -154,7 +154,7 @@ def test_one_kind_whose_base_rate_is_where_it_is_present(seed):
     def seen(b, y, t):
         return any(scene.here[b, y, s] for s in range(t, min(t + 3, LENGTHS[b])))
 
-    for strength, ahead in ((found.whole, 0), (found.uncut, 2)):
+    for strength, ahead in ((found.overall, 0), (found.uncut, 2)):
         every = [(b, y, t) for b, t in times(ahead) for y in range(PEDS) if scene.known[b, y]]
         cells = [cell for cell in every if scene.here[cell]]  # the antecedent asks about now
         support, held = sums((scene.cross[c], ends(*c)) for c in cells)
@@ -178,15 +178,15 @@ def test_rules_without_an_antecedent_have_the_share_of_cells():
     scene = Scene(2)
     found = counted(scene, ["A4"])["A4"]
     stops = [scene.stop[b, x, 0] for b in range(4) for x in range(CARS)]
-    assert (found.implication, found.whole.support) == (False, len(stops))
-    assert found.whole.confidence.value == pytest.approx(share(stops))
-    assert found.whole.base_rate.value is None
-    assert found.whole.lift.value is None
+    assert (found.implication, found.overall.support) == (False, len(stops))
+    assert found.overall.confidence.value == pytest.approx(share(stops))
+    assert found.overall.base_rate.value is None
+    assert found.overall.lift.value is None
 
 
 def test_pairs_of_a_relation():
     scene = Scene(3)
-    found = counted(scene, ["A6"], presence=True)["A6"].whole
+    found = counted(scene, ["A6"], presence=True)["A6"].overall
     cells = [(b, x, y, t) for b, t in times() for x, y in PAIRS if scene.here[b, y, t]]
     support, held = sums((scene.close[b, x, y, t], scene.stop[b, x, t]) for b, x, y, t in cells)
     assert (found.support, found.confidence.value) == (support, pytest.approx(held / support))
@@ -196,7 +196,7 @@ def test_pairs_of_a_relation():
 
 def test_guards_that_speak_of_nothing_else_hold_for_the_base_rate_too():
     scene = Scene(4)
-    found = counted(scene, ["A7"])["A7"].whole
+    found = counted(scene, ["A7"])["A7"].overall
     rainy = [b for b in range(4) if scene.rain[b, 0]]
     support = sum(scene.cross[b, y, 0] for b in rainy for y in range(PEDS) if scene.known[b, y])
     assert (found.support, found.confidence.value) == (support, 1.0)
@@ -207,7 +207,7 @@ def test_guards_that_speak_of_nothing_else_hold_for_the_base_rate_too():
 def test_degrees_are_summed(seed):
     scene = Scene(seed, graded=True)
     scene.known = {key: float(value > 0) for key, value in scene.known.items()}
-    found = counted(scene, ["A1"], presence=True, semantics=GODEL)["A1"].whole
+    found = counted(scene, ["A1"], presence=True, semantics=GODEL)["A1"].overall
 
     def stops(b, x, t):
         return scene.stop[b, x, t + 1] if t + 1 < LENGTHS[b] else 1.0
@@ -221,7 +221,7 @@ def test_degrees_are_summed(seed):
     assert found.confidence.value == pytest.approx(held / support)
     base = share(stops(b, x, t) for b, t in times() for x in range(CARS))
     assert found.base_rate.value == pytest.approx(base)
-    product = counted(scene, ["A1"], presence=True, semantics=STABLE_PRODUCT)["A1"].whole
+    product = counted(scene, ["A1"], presence=True, semantics=STABLE_PRODUCT)["A1"].overall
     wanted = sum(scene.cross[b, y, t] * scene.close[b, x, y, t] for b, x, y, t in cells)
     assert product.support == pytest.approx(wanted)
 
@@ -242,7 +242,7 @@ def _flat(value):
 
 def test_a_threshold_makes_degrees_true():
     scene = Scene(6, graded=True)
-    low, high = (counted(scene, ["A2"], threshold=t)["A2"].whole.support for t in (0.2, 0.8))
+    low, high = (counted(scene, ["A2"], threshold=t)["A2"].overall.support for t in (0.2, 0.8))
     cells = [(b, y, t) for b, t in times() for y in range(PEDS) if scene.known[b, y] >= 0.5]
     assert low > high
     assert high == sum(scene.cross[c] >= 0.8 for c in cells)
@@ -250,8 +250,8 @@ def test_a_threshold_makes_degrees_true():
 
 def test_some_traces():
     scene = Scene(7)
-    whole = counted(scene, ["A1"])["A1"].whole
-    parts = [counted(scene, ["A1"], traces=traces)["A1"].whole for traces in ([0, 2], [3, 1])]
+    whole = counted(scene, ["A1"])["A1"].overall
+    parts = [counted(scene, ["A1"], traces=traces)["A1"].overall for traces in ([0, 2], [3, 1])]
     assert whole.support == sum(part.support for part in parts)
     assert whole.traces == sum(part.traces for part in parts)
 
@@ -284,8 +284,8 @@ def test_what_makes_no_sense(options, message):
 def test_intervals_are_quantiles_over_traces_drawn_anew():
     """The same draws by hand: confidence and lift of each draw, and their quantiles."""
     scene = Scene(9)
-    found = counted(scene, ["A1"], resamples=400, seed=5)["A1"].whole
-    parts = [counted(scene, ["A1"], traces=[b])["A1"].whole for b in range(4)]
+    found = counted(scene, ["A1"], resamples=400, seed=5)["A1"].overall
+    parts = [counted(scene, ["A1"], traces=[b])["A1"].overall for b in range(4)]
     picked = np.random.default_rng(5).integers(4, size=(400, 4))
     confidences = []
     for draw in picked:
@@ -296,9 +296,9 @@ def test_intervals_are_quantiles_over_traces_drawn_anew():
     assert (found.confidence.low, found.confidence.high) == pytest.approx((low, high))
     assert found.confidence.low < found.confidence.value < found.confidence.high
     assert found.lift.low is not None
-    again = counted(scene, ["A1"], resamples=400, seed=5)["A1"].whole
+    again = counted(scene, ["A1"], resamples=400, seed=5)["A1"].overall
     assert again == found
-    assert counted(scene, ["A1"], resamples=400, seed=6)["A1"].whole != found
+    assert counted(scene, ["A1"], resamples=400, seed=6)["A1"].overall != found
 
 
 def test_draws_are_whole_traces():
@@ -318,7 +318,7 @@ def test_many_traces_are_drawn_in_parts(monkeypatch):
 
 def test_one_trace_has_no_interval_and_nothing_has_no_value():
     scene = Scene(10)
-    found = counted(scene, ["A1"], traces=[0], resamples=100)["A1"].whole
+    found = counted(scene, ["A1"], traces=[0], resamples=100)["A1"].overall
     assert found.confidence.low is None
     assert estimate(np.float64("nan"), np.ones(3)).value is None
     rare = np.where(np.arange(100) < 20, np.nan, 0.5)  # a fifth of the draws has no support
@@ -350,3 +350,11 @@ def test_one_trace_has_no_interval_and_nothing_has_no_value():
 )
 def test_how_far_ahead_a_formula_looks(text, wanted):
     assert reach(check_formula(parse_formula(text)).formula) == wanted
+
+
+def test_old_names_of_attributes_warn():
+    rule = counted(Scene(0), ["A1"])["A1"]
+    with pytest.warns(DeprecationWarning, match=r"Rule\.whole is called overall now"):
+        assert rule.whole is rule.overall
+    with pytest.raises(AttributeError, match="'Rule' object has no attribute 'hole'"):
+        _ = rule.hole

@@ -113,7 +113,7 @@ def test_rules_are_what_loops_over_the_rows_find(folder):
         ("A1", 0.2, rows.weak_stop), ("C10", 0.1, rows.weak_stop), ("C40", 0.4, rows.weak_stop),
         ("B3", 0.2, rows.soon_stop), ("D30", 0.3, rows.soon_stop),
     ):  # fmt: skip
-        rule, cells = counted[name].whole, rows.near(least)
+        rule, cells = counted[name].overall, rows.near(least)
         assert rule.support == len(cells)
         assert rule.confidence.value == pytest.approx(sum(then(*c) for c in cells) / len(cells))
         base = sum(then(*c) for c in rows.car) / len(rows.car)
@@ -126,7 +126,7 @@ def test_rules_are_what_loops_over_the_rows_find(folder):
     held = sum(rows.stops(c, t + 1) for c, t in inner) / len(inner)
     assert uncut.confidence.value == pytest.approx(held)
     for name, reach in (("P1", 10**6), ("P2", 30), ("P5", 10), ("P6", 0)):
-        rule, starts = counted[name].whole, rows.starts()
+        rule, starts = counted[name].overall, rows.starts()
         assert rule.support == len(starts)
         share = sum(rows.looked(*s, reach) for s in starts) / len(starts)
         assert rule.confidence.value == pytest.approx(share)
@@ -140,12 +140,12 @@ def test_a_part_of_the_split():
     found = load_project(PROJECT)
     for part, word in (("train", "train"), ("validation", "val"), ("test", "test")):
         rule = next(found.rules(part=part, resamples=0))
-        assert (rule.name, rule.whole.support) == ("A1", len(rows.near(0.2, word)))
+        assert (rule.name, rule.overall.support) == ("A1", len(rows.near(0.2, word)))
 
 
 def test_degrees_of_closeness_weigh_the_cells():
     rows = Rows(PROJECT / "data")
-    found = {r.name: r.whole for r in load_project(PROJECT).rules(semantics=GODEL, resamples=0)}
+    found = {r.name: r.overall for r in load_project(PROJECT).rules(semantics=GODEL, resamples=0)}
     degrees = [
         (min(1, max(0, (float(r["h_rel"]) - 0.1) / 0.3)), r["clip"], int(r["t"]))
         for r in rows.peds
@@ -155,7 +155,7 @@ def test_degrees_of_closeness_weigh_the_cells():
     held = sum(d for d, clip, t in degrees if rows.weak_stop(clip, t))
     assert found["N1"].support == pytest.approx(support)
     assert found["N1"].confidence.value == pytest.approx(held / support)
-    crisp = {r.name: r.whole for r in load_project(PROJECT).rules(resamples=0)}
+    crisp = {r.name: r.overall for r in load_project(PROJECT).rules(resamples=0)}
     assert found["A1"].support == crisp["A1"].support
     assert found["B3"].confidence == crisp["B3"].confidence
 
@@ -165,10 +165,10 @@ def test_all_clips_give_the_figures_on_record():
     found = load_project(PROJECT, data=Path(str(WHOLE)), theory=PROJECT / "audit.fot")
     for rule in found.rules():
         known = AUDIT["parts"]["all"][rule.name]
-        assert rule.whole.support == known["support"]
+        assert rule.overall.support == known["support"]
         for kind in ("confidence", "base_rate", "lift"):
             for bound in ("value", "low", "high"):
-                value = getattr(getattr(rule.whole, kind), bound)
+                value = getattr(getattr(rule.overall, kind), bound)
                 assert value == (None if known[kind][bound] is None else pytest.approx(
                     known[kind][bound], rel=1e-3))  # fmt: skip
 

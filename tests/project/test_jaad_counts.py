@@ -158,7 +158,7 @@ def test_all_rules_with_presence_and_without(folder, presence):
 
     for found in evidence.rules(resamples=0):
         rule = by_name[found.name]
-        for strength, ahead in ((found.whole, 0), (found.uncut, rule.reach)):
+        for strength, ahead in ((found.overall, 0), (found.uncut, rule.reach)):
             if ahead is None:
                 assert strength is None
                 continue
@@ -171,7 +171,7 @@ def test_all_rules_with_presence_and_without(folder, presence):
             assert strength.traces == len({clip for clip, _, _ in support})
             confidence = share(support, rule.consequent)
             assert strength.confidence.value == pytest.approx(confidence), found.name
-            if strength is found.whole:
+            if strength is found.overall:
                 assert found.absent == len(every) - len(cells), found.name
             if rule.antecedent is None:
                 assert strength.base_rate.value is None

@@ -1,0 +1,63 @@
+"""Names say what they hold, and a class name means one thing."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "fotltn"
+
+#: Names that would fit any value, and so say nothing of it.
+EMPTY = frozenset({"found", "own", "kept", "whole", "given"})
+
+#: The surface language and the core language have nodes of the same names on purpose.
+MIRRORED = {"fotltn/syntax/formula.py", "fotltn/logic/core.py"}
+
+MODULES = sorted(
+    path for top in (PACKAGE, ROOT / "reproduction") for path in top.rglob("*.py")
+)  # fmt: skip
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """All names that a module gives to something, with the line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.keyword(arg=str(name), value=value):
+                yield value.lineno, name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_say_what_they_hold(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    empty = [f"{path.name}:{line}: {name}" for line, name in bound_names(tree) if name in EMPTY]
+    assert not empty, "say what is in it"
+
+
+def test_the_search_for_names_sees_every_way_to_bind_one():
+    text = (
+        "def found(own, *, kept=1):\n    whole = 2\n    for given in own: pass\n"
+        "    with kept as found: self.own = 3\n    [whole for given in found]\n"
+        "    match own:\n        case [kept, *whole]: f(given=1)\n"
+    )
+    assert len([n for _, n in bound_names(ast.parse(text)) if n in EMPTY]) == 11
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(set)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].add(str(path.relative_to(ROOT)))
+    doubles = {n: sorted(p) for n, p in places.items() if len(p) > 1 and p != MIRRORED}
+    assert doubles == {}
