@@ -122,7 +122,6 @@ class Prepared:
     bound: dict[TableLeaf, LeafFacts] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
-    @torch._disable_dynamo  # type: ignore[attr-defined, untyped-decorator, unused-ignore]
     def __call__(self, tables: Tables) -> dict[str, Value]:
         """The value of each formula. Facts are those that were prepared for; degrees may change.
 
@@ -131,6 +130,11 @@ class Prepared:
         Raises:
             DataError: a table of facts is none that was prepared for.
         """
+        if torch.compiler.is_dynamo_compiling():
+            return torch.compiler.disable(self._values)(tables)  # type: ignore[no-any-return]
+        return self._values(tables)
+
+    def _values(self, tables: Tables) -> dict[str, Value]:
         self._renew(tables)
         run = Run(tables, self.semantics, self.dtype, self.bound, ragged=self.ragged)
         values = execute(self.plan, run)

@@ -239,15 +239,14 @@ HEAVY = (
     "torch._dynamo",
 )  # fmt: skip
 
-#: The heavy packages that a command may load. The engine keeps PyTorch's compiler off its plans.
-ENGINE = {"torch", "torch._dynamo"}
+#: The heavy packages that a command may load.
 LOADS: dict[str, tuple[list[str], set[str]]] = {
     "check": (["t.fot"], set()),
     "show": (["t.fot"], set()),
-    "eval": (["t.fot", "--facts", "f.csv"], {*ENGINE, "pyarrow"}),
+    "eval": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
     "plan": (["t.fot", "--size", "agent=3"], {"torch"}),
-    "ask": (["model", "Stop(x)"], {*ENGINE, "pyarrow"}),
-    "violations": (["model"], {*ENGINE, "pyarrow"}),
+    "ask": (["model", "Stop(x)"], {"torch", "pyarrow"}),
+    "violations": (["model"], {"torch", "pyarrow"}),
     "rules": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
 }
 

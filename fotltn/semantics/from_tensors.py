@@ -42,7 +42,7 @@ def interpret(
     """
     if not isinstance(predicates, Mapping):
         raise DataError(f"predicates are a mapping from names to tables, not {predicates!r}")
-    written = [] if used is None else list(postorder(used))
+    written = set() if used is None else set(postorder(used))
     atoms = {n.predicate for n in written if isinstance(n, c.Atom)}
     applied = {n.function for n in written if isinstance(n, c.Apply)}
     _none_missing("predicate", predicates, signature.predicates if used is None else atoms)
