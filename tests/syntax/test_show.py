@@ -34,7 +34,7 @@ fixed = settings(derandomize=True, database=None)
 def test_formulas_read_back_as_the_same_object():
     seen: set[object] = set()
 
-    @settings(fixed, max_examples=400)
+    @settings(fixed, max_examples=700)
     @given(some.formulas)
     def reads_back(formula):
         for style in TEXT_STYLES:
