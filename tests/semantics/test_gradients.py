@@ -197,19 +197,21 @@ def test_means_at_corners(p, dtype, evaluate):
 def test_deep_formulas_at_corners(s, dtype, evaluate):
     """Chains of propositional and temporal operators: errors pile up, gradients multiply."""
     rng = random.Random(3)
-    for degree in corners(rng):
-        for _ in range(4):
-            formula = random_formula(rng, 20, [f.Atom("p"), f.Atom("q")])
-            tables = {
-                n: torch.tensor([degree() for _ in range(3)], dtype=dtype, requires_grad=True)
-                for n in ("p", "q")
-            }
-            value = evaluate(formula, tables, semantics=s)
-            assert -1e-5 <= value.detach() <= 1 + 1e-5
-            if value.requires_grad:
-                value.backward()
-            for table in tables.values():
-                assert table.grad is None or table.grad.isfinite().all(), str(formula)
+    for _ in range(8):
+        formula = random_formula(rng, 20, [f.Atom("p"), f.Atom("q")])
+        tables = {  # a trace for each corner
+            n: torch.tensor([[degree() for _ in range(3)] for degree in corners(rng)], dtype=dtype)
+            for n in ("p", "q")
+        }
+        for table in tables.values():
+            table.requires_grad_()
+        values = evaluate(formula, tables, semantics=s, lengths=[3] * len(corners(rng)))
+        assert values.min() >= -1e-5
+        assert values.max() <= 1 + 1e-5
+        if values.requires_grad:
+            values.sum().backward()
+        for table in tables.values():
+            assert table.grad is None or table.grad.isfinite().all(), str(formula)
 
 
 def test_gradients_of_ties_are_shared(evaluate):
