@@ -18,7 +18,7 @@ from fotltn.syntax.parse import MAX_CHARACTERS
 from fotltn.tree import depth, postorder
 from tests.helpers import value_of as evaluate
 
-N = 10_000
+N = 5_000
 
 #: name, text, depth of the tree, value at the two points of the trace p = 1 0
 DEEP = {
