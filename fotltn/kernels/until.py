@@ -61,6 +61,14 @@ def until(
     return reached.flip(-1) if past else reached
 
 
+def working(lead: int, horizon: int, reach: int) -> int:
+    """How many numbers until at every point holds at once, beyond its sides and its values."""
+    if lead * horizon * reach <= BLOCK:
+        return 8 * lead * horizon * reach
+    walked = min(lead, max(1, diagonals.ON_CPU // horizon)) * horizon
+    return max(8 * BLOCK, walked * (2 * math.isqrt(reach) + 8))
+
+
 def _by_rows(
     left: Tensor, right: Tensor, inside: Tensor | None, window: Window, s: Semantics, block: int
 ) -> Tensor:

@@ -11,6 +11,7 @@ from fotltn.algebra import expr as e
 from fotltn.algebra.expand import by_powers, off_facts
 from fotltn.algebra.show import brief, scope
 from fotltn.errors import LimitError
+from fotltn.kernels.until import working
 from fotltn.logic import core as c
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.dedupe_axes import Twins
@@ -159,8 +160,12 @@ class _Planner:
             case e.Pairs(left, right, window):
                 horizon = sizes.horizon
                 reach = horizon if window.high is None else min(horizon, window.high + 1)
-                why = f"{horizon} × {reach} pairs in blocks"
-                return Step(node, Route.PAIRS, why, (left, right), 12 * cells * reach, 3 * held)
+                why, both = f"{horizon} × {reach} pairs", (left, right)
+                passing = working(max(1, cells // horizon), horizon, reach) * sizes.width
+                return Step(
+                    node, Route.PAIRS, why, both, 12 * cells * reach, 3 * held + passing,
+                    passing=passing,
+                )  # fmt: skip
             case e.Reduce():
                 return self.reduce(kind)
             case e.Scalar():
