@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import fotltn
 from tests.test_layers import LAYERS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -56,3 +59,35 @@ def test_the_search_for_matches_finds_them(code_map):
     )
     assert code_map._matched(module) == {"Not", "And", "Shift", "Until", "Atom"}
     assert {"Truth", "Until", "Quantifier"} <= code_map.formula_nodes()
+
+
+def test_a_fact_passes_twenty_modules_at_most_from_a_file_to_a_weight(tmp_path):
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    section = page.partition("## From a CSV file to a weight")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`(\w+/\w+\.py)`", section))
+    assert 15 < len(listed) <= 20
+    facts = "".join(f"Near,{x},{t},{(t + len(x)) % 2}\nStop,{x},{t},{t % 2}\n"
+                    for x in ("a", "bb") for t in range(6))  # fmt: skip
+    (tmp_path / "facts.csv").write_text("predicate,arg1,time,truth\n" + facts)
+    (tmp_path / "speeds.csv").write_text("who,speed\na,1.5\nbb,0.5\n")
+    theory = fotltn.parse(
+        "sort agent\npredicate Near(agent), Stop(agent)\naxiom A: forall x. G(Near(x) -> Stop(x))"
+    )
+    package = str(Path(fotltn.__file__).parent)
+    called = set()
+
+    def watch(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            called.add(str(Path(frame.f_code.co_filename).relative_to(package)))
+
+    speeds = fotltn.Wide(tmp_path / "speeds.csv", sort="agent", entity="who", features=["speed"])
+    batches = {"by": "entities", "sort": "agent", "size": 1}
+    sys.setprofile(watch)
+    try:
+        fotltn.train(
+            theory, facts=tmp_path / "facts.csv", wide=[speeds], learn=["Stop"], train=0.5,
+            training={"epochs": 2, "batches": batches},
+        )  # fmt: skip
+    finally:
+        sys.setprofile(None)
+    assert listed <= called, "the page names modules that no fact passes"
