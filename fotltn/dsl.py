@@ -184,11 +184,10 @@ def _names(names: str) -> list[str]:
 
 
 def _binder(value: object) -> Binder:
-    match value:
-        case Binder():
-            return value
-        case Var(name):
-            return Binder(name)
+    if isinstance(value, Binder):
+        return value
+    if isinstance(value, Var):
+        return Binder(value.name)
     raise BuildError(f"a quantifier binds variables, not {value!r}")
 
 

@@ -12,9 +12,23 @@ from types import ModuleType
 import pytest
 
 import fotltn
+from fotltn.algebra import expr
+from fotltn.logic import core
+from fotltn.syntax import formula
+from fotltn.tree import Node
 from tests.test_layers import LAYERS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+#: The classes of nodes in the three modules that define them.
+NODES = {
+    module.__name__: {
+        name
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, Node) and kind.__module__ == module.__name__
+    }
+    for module in (core, expr, formula)
+}
 
 
 @pytest.fixture
@@ -91,3 +105,68 @@ def test_a_fact_passes_twenty_modules_at_most_from_a_file_to_a_weight(tmp_path):
     finally:
         sys.setprofile(None)
     assert listed <= called, "the page names modules that no fact passes"
+
+
+def node_names(module: ast.Module, name: str) -> set[str]:
+    """How a module writes the classes of nodes: those that it defines and those that it imports."""
+    names = set(NODES.get(name, ()))
+    for node in ast.walk(module):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
+            written = alias.asname or alias.name
+            if alias.name in NODES.get(str(node.module), ()):
+                names.add(written)
+            names |= {f"{written}.{n}" for n in NODES.get(f"{node.module}.{alias.name}", ())}
+    return names
+
+
+def open_matches(module: ast.Module, name: str = "") -> list[int]:
+    """The lines of matches over nodes whose last case is not the one that mypy proves empty."""
+    names = node_names(module, name)
+    lines = []
+    for match in (n for n in ast.walk(module) if isinstance(n, ast.Match)):
+        patterns = (node for case in match.cases for node in ast.walk(case.pattern))
+        kinds = {ast.unparse(p.cls) for p in patterns if isinstance(p, ast.MatchClass)}
+        last = match.cases[-1]
+        is_closed = (
+            isinstance(last.pattern, ast.MatchAs)
+            and (last.pattern.pattern, last.guard) == (None, None)
+            and ast.unparse(last.body[0]).startswith("assert_never(")
+        )
+        if kinds & names and not is_closed:
+            lines.append(match.lineno)
+    return lines
+
+
+def test_every_match_over_nodes_covers_all_kinds(code_map):
+    lines = [
+        f"fotltn/{path}:{line}"
+        for path, module in code_map.code().items()
+        for line in open_matches(module, "fotltn." + path.removesuffix(".py").replace("/", "."))
+    ]
+    assert lines == [], "list the other kinds, and end with `case never: assert_never(never)`"
+
+
+@pytest.mark.parametrize(
+    ("last", "is_open"),
+    [
+        ("case never: assert_never(never)", False),
+        ("case _: assert_never(node)", False),
+        ("case _: raise AssertionError(node)", True),
+        ("case c.Or(): assert_never(node)", True),
+        ("case _ if node: assert_never(node)", True),
+        ("case c.Or(): ...", True),
+    ],
+)
+@pytest.mark.parametrize("first", ["c.Not(arg)", "Reduce()", "A(name)", "[c.Not(), *_]", "other()"])
+def test_the_search_for_open_matches_finds_them(first, last, is_open):
+    module = ast.parse(
+        "from fotltn.logic import core as c\n"
+        "from fotltn.algebra.expr import Reduce\n"
+        "from fotltn.syntax.formula import Atom as A\n"
+        f"match node:\n    case {first}: ...\n    {last}\n"
+    )
+    of_nodes = first != "other()" or "c.Or" in last
+    assert open_matches(module) == ([4] if is_open and of_nodes else [])
+    assert open_matches(ast.parse("match x:\n case Until(): ..."), "fotltn.logic.core") == [1]

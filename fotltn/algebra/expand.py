@@ -13,19 +13,27 @@ offsets that are not negative. So nothing cancels, and no digits are lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from fotltn.algebra.expr import (
     Affine,
+    At,
+    Data,
     Expr,
     Op,
+    Pairs,
     Pointwise,
+    PointwiseExpr,
     Power,
     Product,
     Reduce,
     Reduction,
     Root,
     Scalar,
+    Scan,
     TableLeaf,
+    TimeShift,
+    closed,
 )
 from fotltn.algebra.passes.factor_products import factor_products
 from fotltn.algebra.passes.fold_constants import affine, fold_constants, product
@@ -95,7 +103,7 @@ def grows(x: Expr, leaf: TableLeaf, low: Mapping[Expr, float]) -> bool:
         growing = [b for b in below if b is not None]
         if not growing:
             return None
-        if not all(growing):
+        if not all(growing) or not isinstance(node, PointwiseExpr):
             return False
         match node:
             case Affine(_, scale):
@@ -104,9 +112,10 @@ def grows(x: Expr, leaf: TableLeaf, low: Mapping[Expr, float]) -> bool:
                 return low[inner] >= 0
             case Product(factors):
                 return all(low[f] >= 0 for f in factors)
-            case Pointwise(Op.MINIMUM | Op.MAXIMUM | Op.POSITIVE | Op.PLUS):
-                return True
-        return False
+            case Pointwise(op):
+                return op in (Op.MINIMUM, Op.MAXIMUM, Op.POSITIVE, Op.PLUS)
+            case never:
+                assert_never(never)
 
     return fold(x, visit) is True
 
@@ -130,13 +139,20 @@ def _mixed(x: Expr) -> bool:
     """Whether products inside have factors over different axes."""
     stack = [x]
     while stack:
-        match stack.pop():
+        match closed(stack.pop()):
             case Affine(inner) | Power(inner):
                 stack.append(inner)
             case Product(factors):
                 if len({(f.axes, f.timed) for f in factors}) > 1:
                     return True
                 stack.extend(factors)
+            case (
+                TableLeaf() | Data() | Scalar() | Root() | Pointwise() | Reduce() | At()
+                | TimeShift() | Scan() | Pairs()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
     return False
 
 
@@ -153,7 +169,7 @@ def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
     def visit(node: Node, below: list[Polynomial | None]) -> Polynomial | None:
         if not isinstance(node, Expr):
             return None
-        match node:
+        match closed(node):
             case Scalar(value):
                 return {(): value} if value >= 0 else None
             case Affine(inner, scale, offset) if _mixed(inner):
@@ -167,7 +183,13 @@ def _polynomial(root: Expr, parts: list[Expr]) -> Polynomial | None:
                 return part(inner, int(p))
             case Product():
                 return _times(below)
-        return part(node, 1)
+            case (
+                TableLeaf() | Data() | Affine() | Power() | Root() | Pointwise() | Reduce() | At()
+                | TimeShift() | Scan() | Pairs()
+            ):  # fmt: skip
+                return part(node, 1)
+            case never:
+                assert_never(never)
 
     polynomial = fold(root, visit)
     return None if polynomial is None or len(polynomial) > MAX_TERMS else polynomial

@@ -201,13 +201,15 @@ def argument_axes(leaf: TableLeaf) -> tuple[c.Axis, ...] | None:
 
 def pointwise_parts(node: Expr) -> tuple[Expr, ...] | None:
     """What a pointwise operation is applied to; None if the node is something else."""
+    if not isinstance(node, PointwiseExpr):
+        return None
     match node:
         case Affine(x) | Power(x) | Root(x):
             return (x,)
         case Product(operands) | Pointwise(_, operands):
             return operands
         case _:
-            return None
+            assert_never(node)
 
 
 def settings(node: Expr) -> tuple[object, ...]:
@@ -227,11 +229,10 @@ def free_axes_of_all(*roots: c.Core | Expr) -> dict[c.Core, frozenset[c.Axis]]:
         if isinstance(node, Expr):
             continue
         axes = frozenset[c.Axis]().union(*(free[child] for child in children(node)))  # type: ignore[index]
-        match node:
-            case c.Variable(axis):
-                axes = axes | {axis}
-            case c.Quantifier(_, bound):
-                axes = axes - set(bound)
+        if isinstance(node, c.Variable):
+            axes = axes | {node.axis}
+        elif isinstance(node, c.Quantifier):
+            axes = axes - set(node.axes)
         free[node] = axes
     return free
 

@@ -101,10 +101,9 @@ class Automaton:
         return AutomatonState(statics, False, False, FALSE, tuple(map(self._at_first, self.memory)))
 
     def _at_first(self, place: tuple[int, int, int]) -> Function:
-        match self.nodes[place[0]][0]:
-            case c.Shift(_, _, _, true) | c.Until(true):
-                return TRUE if true else FALSE
-        raise AssertionError(place)
+        node, _ = self.nodes[place[0]]
+        assert isinstance(node, c.Shift | c.Until)  # others keep nothing
+        return TRUE if (node.weak if isinstance(node, c.Shift) else node.dual) else FALSE
 
     def next(self, state: AutomatonState, letter: int | bool) -> AutomatonState:
         """The state after a step, whose letters are true where `letter` has a bit.
@@ -223,10 +222,10 @@ def left_over(low: int, high: int) -> tuple[int, int] | None:
     return max(0, low - 1), high if high == ENDLESS else high - 1
 
 
-def _windows_kept(node: c.Core) -> list[tuple[int, int]]:
+def _windows_kept(node: c.Formula) -> list[tuple[int, int]]:
     """The windows whose values at the last step an operator asks for, and those ask for."""
     windows: list[tuple[int, int]] = []
-    match node:
+    match c.closed(node):
         case c.Shift(_, steps, True):
             windows = [(k, k) for k in range(min(steps, _MOST_MEMORY + 1))]
         case c.Until(_, _, _, c.Window(low, high), True):
@@ -234,4 +233,11 @@ def _windows_kept(node: c.Core) -> list[tuple[int, int]]:
             while window is not None and window not in windows and len(windows) <= _MOST_MEMORY:
                 windows.append(window)
                 window = left_over(*window)
+        case (
+            c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or()
+            | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+        ):  # fmt: skip
+            pass
+        case never:
+            assert_never(never)
     return windows

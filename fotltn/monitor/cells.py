@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 import numpy as np
 
@@ -103,6 +104,7 @@ class Letters:
         cells = np.zeros(self.domain.shape(axes), dtype=np.intp)
         for size, arg in zip(self.columns.shapes[atom.predicate], atom.args, strict=True):
             numbers: Array
+            assert isinstance(arg, c.AnyTerm)
             match arg:
                 case c.Variable(axis, _, column):
                     dim = axes.index(axis)
@@ -112,7 +114,9 @@ class Letters:
                     numbers = numbers.reshape([-1 if i == dim else 1 for i in range(len(axes))])
                 case c.Constant(name, sort):
                     numbers = np.array(self.domain.names[sort][name])
-                case _:
-                    raise AssertionError(arg)
+                case c.Number() | c.Apply():
+                    raise AssertionError(arg)  # not plain
+                case never:
+                    assert_never(never)
             cells = cells * size + numbers
         return cells + self.columns.first[atom.predicate]

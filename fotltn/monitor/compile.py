@@ -79,11 +79,10 @@ def is_static(formula: c.Core, signature: Signature) -> bool:
     for node in postorder(formula):
         if is_temporal(node):
             return False
-        match node:
-            case c.Atom(name) if not signature.predicates[name].static:
-                return False
-            case c.Apply(name) if not signature.functions[name].static:
-                return False
+        if isinstance(node, c.Atom) and not signature.predicates[node.predicate].static:
+            return False
+        if isinstance(node, c.Apply) and not signature.functions[node.function].static:
+            return False
     return True
 
 
@@ -91,12 +90,21 @@ def _past_states(formula: c.Formula) -> int:
     """How many states the operators of the past may need, if no future is beneath them."""
     count, ahead = 1, having(formula, looks_ahead)
     for node in postorder(formula):
-        match node:
-            case c.Shift(_, steps, True) if node not in ahead:
+        if not isinstance(node, c.Formula) or node in ahead:
+            continue
+        match c.closed(node):
+            case c.Shift(_, steps, True):
                 count *= 2 ** min(steps, 10)
-            case c.Until(_, _, _, window, True) if node not in ahead:
+            case c.Until(_, _, _, window, True):
                 reach = 1 if window.high is None else window.high - window.low
                 count *= 2 ** min(window.low, 10) * (reach + 1)
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And()
+                | c.Or() | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
         if count > _PAST_STATES:
             break
     return count

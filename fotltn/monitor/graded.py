@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from torch import Tensor
 
@@ -129,7 +130,13 @@ class Graded:
                 return Piece(node, anchor, series=_series([arg], parts), done=begin), []
             case c.Until(_, left, right, _, False):
                 return Piece(node, anchor, series=_series([left, right], parts), done=anchor), []
-        raise GrowingError(series)
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Shift()
+                | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                raise GrowingError(series)
+            case never:
+                assert_never(never)
 
     # --- points -------------------------------------------------------------------------------
 

@@ -167,7 +167,7 @@ class Judge:
 
         node = axiom.tree
         while True:
-            match node:
+            match c.closed(node):
                 case c.And(left, right):
                     node = left if bool(broken(left)[1].any()) else right
                 case c.Quantifier(True, _, _, body):
@@ -177,8 +177,13 @@ class Judge:
                         return self._named(places)
                     places.update(zip(free, np.argwhere(wrong)[0].tolist(), strict=True))
                     node = body
-                case _:
+                case (
+                    c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Or()
+                    | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+                ):  # fmt: skip
                     return self._named(places)
+                case never:
+                    assert_never(never)
 
     def _named(self, places: Mapping[c.Axis, int]) -> dict[str, str]:
         """A binding by names."""

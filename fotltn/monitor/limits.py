@@ -103,7 +103,9 @@ class Limits:
     def _anything(self) -> Ends:
         return self._constant(0.0), self._constant(1.0)
 
-    def _joined(self, node: c.AnyFormula, same: list[Value], opposite: list[Value]) -> Value:
+    def _joined(
+        self, node: c.Not | c.And | c.Or | c.Implies, same: list[Value], opposite: list[Value]
+    ) -> Value:
         """A connective of values; what it turns around is taken from the second list."""
         match node:
             case c.Not():
@@ -114,9 +116,11 @@ class Limits:
             case c.Or():
                 axes, (u, v) = align(same)
                 return Value(axes, self.ops.disjoin(u, v))
-            case _:
+            case c.Implies():
                 axes, (u, v) = align([opposite[0], same[1]])
                 return Value(axes, self.ops.imply(u, v))
+            case never:
+                assert_never(never)
 
     # --- series -------------------------------------------------------------------------------
 

@@ -157,19 +157,25 @@ def outer(formula: c.Formula) -> Outer | None:
     def leaf(part: c.Formula) -> c.Formula:
         return c.Atom(str(numbers.setdefault(part, len(numbers))), ())
 
-    stack: list[c.Core] = [body]
+    stack = [body]
     while stack:
-        node = stack.pop()
-        match node:
-            case c.Formula() if node not in stuck:
-                trees[node] = leaf(node)
+        part = stack.pop()
+        if part not in stuck:
+            trees[part] = leaf(part)
+            continue
+        match c.closed(part):
             case c.And() | c.Or() | c.Quantifier():
-                stack.extend(reversed(children(node)))  # type: ignore[arg-type]
-            case c.Formula():
-                tree = _pulled(splits[node], leaf) or _pushed(node, leaf)
+                stack.extend(reversed(children(part)))  # type: ignore[arg-type]
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Implies()
+                | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                tree = _pulled(splits[part], leaf) or _pushed(part, leaf)
                 if tree is None:
                     return None
-                trees[node] = tree
+                trees[part] = tree
+            case never:
+                assert_never(never)
     tree = fold(body, lambda node, below: trees.get(node) or rebuilt(node, below))
     for node in reversed(prefix):
         tree = rebuilt(node, [tree])  # type: ignore[assignment]
@@ -265,9 +271,8 @@ def _apart(
     fresh = {a: c.Axis(f"{a.name}'", a.sort, a.relation) for a in axes if a in taken}
 
     def rule(node: c.Core) -> c.Core:
-        match node:
-            case c.Variable(axis, sort, column) if axis in fresh:
-                return c.Variable(fresh[axis], sort, column)
+        if isinstance(node, c.Variable) and node.axis in fresh:
+            return c.Variable(fresh[node.axis], node.sort, node.column)
         return node
 
     renamed = transform(formula, rule)
@@ -309,7 +314,7 @@ def _inwards(node: c.Core) -> c.Core:
             return narrow(part, some_entity)
         return c.Quantifier(universal, axes, None, part)
 
-    match node.body:
+    match c.closed(node.body):
         case c.And(a, b) if universal:
             return wide(inside(a), inside(b))
         case c.Or(a, b) if not universal:
@@ -322,7 +327,13 @@ def _inwards(node: c.Core) -> c.Core:
         case c.Shift(arg, steps, past, weak):
             moved = c.Shift(inside(arg), steps, past, weak)
             return moved if weak == universal else narrow(some_entity, moved)
-    return node
+        case (
+            c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or()
+            | c.Implies() | c.Quantifier() | c.Aggregate() | c.Until()
+        ):  # fmt: skip
+            return node
+        case never:
+            assert_never(never)
 
 
 def _free(part: c.Formula, axes: tuple[c.Axis, ...]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
@@ -106,15 +106,19 @@ class Streams:
         named = {stream.name: stream for stream in self.known.values()}
         while stack:
             for node in postorder(stack.pop()):
-                match node:
-                    case c.Atom(name) if name in named and name not in names:
-                        names.add(name)
-                        stack.append(named[name].node)
+                if not isinstance(node, c.Atom):
+                    continue
+                name = node.predicate
+                if name in named and name not in names:
+                    names.add(name)
+                    stack.append(named[name].node)
         return [stream for name, stream in named.items() if name in names]
 
     def _replaced(self, node: c.Core, reach: Reach) -> c.Core:
         """A part whose own parts are replaced, or the atom that stands for it."""
-        match node:
+        if not isinstance(node, c.Formula):
+            return node
+        match c.closed(node):
             case c.Edge(True):
                 return c.Atom(FIRST, ())
             case c.Aggregate(_, _, window, True) if window.high is None:
@@ -130,6 +134,13 @@ class Streams:
                     raise GrowingError("somebody who comes late changes earlier points")
                 if guard is not None:
                     self.check_guard(guard)
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And()
+                | c.Or() | c.Implies() | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
         if reach.back + reach.ahead > MOST_REACH:
             raise GrowingError(f"it looks further than {MOST_REACH} points")
         return node
@@ -209,7 +220,7 @@ def extremes(formula: c.Formula, signature: Signature) -> tuple[c.Formula, c.For
             if any(_changes(n.predicate, signature) for n in atoms):
                 return None
 
-    def visit(node: c.Core, below: list[tuple[c.Core, c.Core]]) -> tuple[c.Core, c.Core]:
+    def visit(node: c.AnyNode, below: list[tuple[c.Core, c.Core]]) -> tuple[c.Core, c.Core]:
         low, high = [a for a, _ in below], [b for _, b in below]
         match node:
             case c.Atom(name, args) if _changes(name, signature):
@@ -218,6 +229,15 @@ def extremes(formula: c.Formula, signature: Signature) -> tuple[c.Formula, c.For
                 low, high = high, low
             case c.Implies():
                 low[0], high[0] = high[0], low[0]
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.And() | c.Or()
+                | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                pass
+            case c.Variable() | c.Constant() | c.Number() | c.Apply():
+                pass
+            case never:
+                assert_never(never)
         return rebuilt(node, low), rebuilt(node, high)
 
     pair: tuple[c.Formula, c.Formula] = fold(formula, visit)  # type: ignore[assignment]

@@ -73,10 +73,10 @@ def _body(node: c.Quantifier, axis: c.Axis, kind: Stranger, signature: Signature
 def tells_apart(formula: c.Formula, sort: str) -> bool:
     """Whether a formula has an equation between two variables of a sort."""
     for node in postorder(formula):
-        match node:
-            case c.Equal(c.Variable(_, of) as left, c.Variable() as right):
-                if of == sort and left != right:
-                    return True
+        if isinstance(node, c.Equal) and isinstance(node.right, c.Variable):
+            left = node.left
+            if isinstance(left, c.Variable) and left.sort == sort and left != node.right:
+                return True
     return False
 
 

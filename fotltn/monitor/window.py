@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -94,6 +95,7 @@ class RecentPoints:
             self.tables[stream.name] = self.ops.leave(value)
             return
         new = range(self.length - added, self.length)
+        assert isinstance(stream.node, c.Aggregate | c.Until)
         match stream.node:
             case c.Aggregate(universal, arg, window):
                 u = self._in_full(self.evaluate(arg), stream.axes)
@@ -111,8 +113,8 @@ class RecentPoints:
             case c.Until(dual, left, right):
                 a, b = (self._in_full(self.evaluate(part), stream.axes) for part in (left, right))
                 points = [self._since(stream.name, a[..., t], b[..., t], dual) for t in new]
-            case _:
-                raise AssertionError(stream.node)
+            case never:
+                assert_never(never)
         _append(self.tables, stream.name, self.ops.leave(torch.stack(points, -1)))
 
     def _since(self, name: str, a: Tensor, b: Tensor, dual: bool) -> Tensor:

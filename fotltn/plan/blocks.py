@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -80,11 +80,18 @@ def _atoms(guard: c.Formula | None, axis: c.Axis) -> list[c.Atom]:
     atoms: list[c.Atom] = []
     waiting = [] if guard is None else [guard]
     while waiting:
-        match waiting.pop():
+        match c.closed(waiting.pop()):
             case c.And(left, right):
                 waiting += [left, right]
             case c.Atom(_, args) as atom if c.Variable(axis, str(axis.sort)) in args:
                 atoms.append(atom)
+            case (
+                c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.Or()
+                | c.Implies() | c.Quantifier() | c.Shift() | c.Aggregate() | c.Until()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
     return atoms
 
 

@@ -126,6 +126,7 @@ def _data(node: e.Data, run: Run) -> Value:
 
 
 def _operation(node: e.Expr, below: list[Value], run: Run) -> Value:
+    node = e.closed(node)
     match node:
         case e.Affine() | e.Power() | e.Root():
             ((axes, u),) = below
@@ -149,8 +150,10 @@ def _operation(node: e.Expr, below: list[Value], run: Run) -> Value:
         case e.Scalar(value):
             device = run.tables.lengths.device
             return Value((), torch.full((1, 1), value, dtype=run.dtype, device=device))
+        case e.TableLeaf() | e.Data() | e.Reduce():
+            raise AssertionError(node)  # these have routes of their own
         case _:
-            raise AssertionError(node)
+            assert_never(node)
 
 
 def _until(node: e.Pairs, below: list[Value], run: Run, time: int | None = None) -> Value:

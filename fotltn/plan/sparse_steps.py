@@ -198,7 +198,8 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
         if missing:
             stack.extend(missing)
             continue
-        match node:
+        kind = e.closed(node)
+        match kind:
             case _ if node in run.done:
                 value = run.done[node]
                 if value.tensor.numel() == 1:
@@ -209,9 +210,13 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
             case e.Scalar(number):
                 at_facts[node] = torch.full((1,), number, dtype=run.dtype, device=facts.some.device)
             case e.TableLeaf():
-                at_facts[node] = _other(node, facts, run)
+                at_facts[node] = _other(kind, facts, run)
             case e.Affine() | e.Power() | e.Root() | e.Product() | e.Pointwise():
-                at_facts[node] = pointwise(node, [at_facts[p] for p in parts])
+                at_facts[node] = pointwise(kind, [at_facts[p] for p in parts])
+            case e.Data() | e.Reduce() | e.At() | e.TimeShift() | e.Scan() | e.Pairs():
+                raise AssertionError(node)  # computed before
+            case _:
+                assert_never(kind)
         stack.pop()
     return at_facts[root]
 

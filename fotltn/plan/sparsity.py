@@ -17,15 +17,20 @@ Interval = tuple[float, float]
 def sparse_leaf(node: e.Expr, sizes: Sizes) -> e.TableLeaf | None:
     """The table of facts that a factor is a pointwise function of, or None."""
     while True:
-        match node:
+        match e.closed(node):
             case e.Affine(x) | e.Power(x) | e.Root(x):
                 node = x
             case e.Pointwise(_, (x, *rest)) if all(isinstance(r, e.Scalar) for r in rest):
                 node = x
-            case e.TableLeaf(name) if name in sizes.sparse and e.argument_axes(node):
-                return node
-            case _:
+            case e.TableLeaf(name) as leaf if name in sizes.sparse and e.argument_axes(leaf):
+                return leaf
+            case (
+                e.TableLeaf() | e.Data() | e.Scalar() | e.Product() | e.Pointwise() | e.Reduce()
+                | e.At() | e.TimeShift() | e.Scan() | e.Pairs()
+            ):  # fmt: skip
                 return None
+            case never:
+                assert_never(never)
 
 
 def default(factor: e.Expr, leaf: e.TableLeaf, table: Sparse) -> float:
@@ -129,10 +134,10 @@ def supports(body: e.Expr, sizes: Sizes) -> list[tuple[e.TableLeaf, float]]:
 
 def _is_excess(body: e.Expr, leaf: e.TableLeaf) -> bool:
     """Whether a body is what the facts of a leaf add, so that it is 0 where there is none."""
-    match body:
-        case e.Pointwise(e.Op.EXCESS, (more, rest)):
-            return without(more, leaf) == rest
-    return False
+    if not isinstance(body, e.Pointwise) or body.op is not e.Op.EXCESS:
+        return False
+    more, rest = body.args
+    return without(more, leaf) == rest
 
 
 def excesses(node: e.Reduce, sizes: Sizes) -> list[e.TableLeaf]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import assert_never, cast
 
 import torch
 from torch import Tensor, nn
@@ -154,11 +155,18 @@ def _names_in(formula: f.Formula) -> set[str]:
     """The names of predicates, functions, relations and entities."""
     names: set[str] = set()
     for node in postorder(formula):
-        match node:
+        match cast("f.AnySyntax", node):
             case f.Atom(name) | f.Apply(name) | f.Const(name) | f.Var(name):
                 names.add(name)
             case f.Forall(binders) | f.Exists(binders):
                 names |= {b.relation for b in binders if isinstance(b, f.Paired)}
+            case (
+                f.Number() | f.Truth() | f.Edge() | f.Equal() | f.Compare() | f.Not() | f.And()
+                | f.Or() | f.Implies() | f.Iff() | f.Unary() | f.Binary()
+            ):  # fmt: skip
+                pass
+            case never:
+                assert_never(never)
     return names
 
 

@@ -15,7 +15,6 @@ def distribute_powers(expr: Expr) -> Expr:
 
 
 def _rule(node: Node) -> Node:
-    match node:
-        case Power(Product(factors), p):
-            return Product(tuple(Power(f, p) for f in factors))
+    if isinstance(node, Power) and isinstance(node.x, Product):
+        return Product(tuple(Power(f, node.p) for f in node.x.factors))
     return node

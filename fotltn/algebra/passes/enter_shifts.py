@@ -6,7 +6,18 @@
 
 from __future__ import annotations
 
-from fotltn.algebra.expr import Affine, Expr, Power, Root, TimeShift
+from typing import assert_never
+
+from fotltn.algebra.expr import (
+    Affine,
+    Expr,
+    Pointwise,
+    PointwiseExpr,
+    Power,
+    Product,
+    Root,
+    TimeShift,
+)
 from fotltn.tree import Node, transform
 
 
@@ -16,6 +27,8 @@ def enter_shifts(expr: Expr) -> Expr:
 
 
 def _rule(node: Node) -> Node:
+    if not isinstance(node, PointwiseExpr):
+        return node
     match node:
         case Affine(TimeShift(x, steps, past, outside), scale, offset):
             return TimeShift(Affine(x, scale, offset), steps, past, scale * outside + offset)
@@ -23,4 +36,7 @@ def _rule(node: Node) -> Node:
             return TimeShift(Power(x, p), steps, past, outside**p)
         case Root(TimeShift(x, steps, past, outside), p) if outside >= 0:
             return TimeShift(Root(x, p), steps, past, outside ** (1 / p))
-    return node
+        case Affine() | Power() | Root() | Product() | Pointwise():
+            return node
+        case never:
+            assert_never(never)

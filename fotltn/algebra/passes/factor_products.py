@@ -5,6 +5,8 @@ mean[y](g(x) · b(x, y))    ->  g(x) · mean[y](b(x, y))
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fotltn.algebra.expr import Affine, Expr, Product, Reduce, Reduction
 from fotltn.algebra.passes.fold_constants import affine, product
 from fotltn.tree import Node, transform
@@ -16,14 +18,14 @@ def factor_products(expr: Expr) -> Expr:
 
 
 def _rule(node: Node) -> Node:
-    match node:
-        case Reduce(Reduction.MEAN, over, time, Affine(x, scale, 0.0), guard, still):
-            return affine(Reduce(Reduction.MEAN, over, time, x, guard, still), scale, 0.0)
-        case Reduce(Reduction.MEAN, over, time, Product(factors), guard, still):
-            bound = set(over)
-            outer = [f for f in factors if not (f.axes & bound) and not (time and f.timed)]
-            inner = [f for f in factors if f not in outer]
-            if outer and inner:
-                body = product(inner)
-                return product([*outer, Reduce(Reduction.MEAN, over, time, body, guard, still)])
+    if not isinstance(node, Reduce) or node.kind is not Reduction.MEAN:
+        return node
+    x, bound = node.x, set(node.over)
+    if isinstance(x, Affine) and x.offset == 0:
+        return affine(replace(node, x=x.x), x.scale, 0.0)
+    if isinstance(x, Product):
+        outer = [f for f in x.factors if not (f.axes & bound) and not (node.time and f.timed)]
+        inner = [f for f in x.factors if f not in outer]
+        if outer and inner:
+            return product([*outer, replace(node, x=product(inner))])
     return node

@@ -8,7 +8,19 @@ a · (b · 1)      ->  a · b
 
 from __future__ import annotations
 
-from fotltn.algebra.expr import Affine, Expr, Op, Pointwise, Power, Product, Root, Scalar
+from typing import assert_never
+
+from fotltn.algebra.expr import (
+    Affine,
+    Expr,
+    Op,
+    Pointwise,
+    PointwiseExpr,
+    Power,
+    Product,
+    Root,
+    Scalar,
+)
 from fotltn.tree import Node, transform
 
 
@@ -22,16 +34,16 @@ def product(factors: list[Expr]) -> Expr:
     scale, rest = 1.0, list[Expr]()
     stack = list(reversed(factors))
     while stack:
-        match stack.pop():
-            case Scalar(value):
-                scale *= value
-            case Product(inner):
-                stack.extend(reversed(inner))
-            case Affine(x, s, 0.0):
-                scale *= s
-                stack.append(x)
-            case factor:
-                rest.append(factor)
+        factor = stack.pop()
+        if isinstance(factor, Scalar):
+            scale *= factor.value
+        elif isinstance(factor, Product):
+            stack.extend(reversed(factor.factors))
+        elif isinstance(factor, Affine) and factor.offset == 0:
+            scale *= factor.scale
+            stack.append(factor.x)
+        else:
+            rest.append(factor)
     if scale == 0 or not rest:
         return Scalar(scale)
     body = rest[0] if len(rest) == 1 else Product(tuple(rest))
@@ -40,17 +52,18 @@ def product(factors: list[Expr]) -> Expr:
 
 def affine(x: Expr, scale: float, offset: float) -> Expr:
     """`scale · x + offset`, with what is inside taken together."""
-    match x:
-        case Scalar(value):
-            return Scalar(scale * value + offset)
-        case Affine(inner, s, o):
-            return affine(inner, scale * s, scale * o + offset)
+    if isinstance(x, Scalar):
+        return Scalar(scale * x.value + offset)
+    if isinstance(x, Affine):
+        return affine(x.x, scale * x.scale, scale * x.offset + offset)
     if scale == 0:
         return Scalar(offset)
     return x if (scale, offset) == (1.0, 0.0) else Affine(x, scale, offset)
 
 
 def _rule(node: Node) -> Node:
+    if not isinstance(node, PointwiseExpr):
+        return node
     match node:
         case Affine(x, scale, offset):
             return affine(x, scale, offset)
@@ -66,18 +79,27 @@ def _rule(node: Node) -> Node:
             return affine(Root(x, p), scale ** (1 / p), 0.0)
         case Pointwise(op, args):
             return _pointwise(op, args)
-    return node
+        case Power() | Root():
+            return node
+        case never:
+            assert_never(never)
 
 
 def _pointwise(op: Op, args: tuple[Expr, ...]) -> Expr:
     """Degrees lie in [0, 1], so that 0 and 1 decide some operations alone."""
-    match op, args:
-        case Op.MINIMUM, (Scalar(a), Scalar(b)):
-            return Scalar(min(a, b))
-        case Op.MAXIMUM, (Scalar(a), Scalar(b)):
-            return Scalar(max(a, b))
-        case Op.POSITIVE, (Scalar(a), Scalar(b)):
-            return Scalar(max(0.0, a + b))
-        case Op.GODEL_NOT, (Scalar(a),):
-            return Scalar(float(a == 0))
-    return Pointwise(op, args)
+    values = [a.value for a in args if isinstance(a, Scalar)]
+    if len(values) < len(args):
+        return Pointwise(op, args)
+    match op:
+        case Op.MINIMUM:
+            return Scalar(min(values))
+        case Op.MAXIMUM:
+            return Scalar(max(values))
+        case Op.POSITIVE:
+            return Scalar(max(0.0, values[0] + values[1]))
+        case Op.GODEL_NOT:
+            return Scalar(float(values[0] == 0))
+        case Op.PLUS | Op.EXCESS | Op.GODEL_IMPLIES | Op.GOGUEN:
+            return Pointwise(op, args)
+        case never:
+            assert_never(never)

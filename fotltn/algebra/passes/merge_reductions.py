@@ -16,13 +16,16 @@ def merge_reductions(expr: Expr) -> Expr:
 
 
 def _rule(node: Node) -> Node:
-    match node:
-        case Power(Root(x, q), p) if p == q:
-            return x
-        case Reduce(kind, over, time, Reduce(inner, more, more_time, x, None), None) if (
-            kind is inner and not (time and more_time)
-        ):
-            return Reduce(kind, (*over, *more), time or more_time, x)
-        case Reduce(_, (), False, x, None):
-            return x
-    return node
+    if isinstance(node, Power) and isinstance(node.x, Root) and node.p == node.x.p:
+        return node.x.x
+    if not isinstance(node, Reduce) or node.guard is not None:
+        return node
+    inner = node.x
+    if (
+        isinstance(inner, Reduce)
+        and inner.kind is node.kind
+        and inner.guard is None
+        and not (node.time and inner.time)
+    ):
+        return Reduce(node.kind, (*node.over, *inner.over), node.time or inner.time, inner.x)
+    return node if node.over or node.time else inner

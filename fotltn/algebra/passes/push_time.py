@@ -10,11 +10,14 @@ mean[x t](a), a without time  ->  mean[x](a)
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from fotltn.algebra.expr import (
     Affine,
     At,
+    Data,
     Expr,
+    Pairs,
     Pointwise,
     Power,
     Product,
@@ -23,7 +26,9 @@ from fotltn.algebra.expr import (
     Root,
     Scalar,
     Scan,
+    TableLeaf,
     TimeShift,
+    closed,
 )
 from fotltn.logic.core import Window
 from fotltn.tree import Node, transform
@@ -37,12 +42,12 @@ def push_time(expr: Expr) -> Expr:
 
 
 def _rule(node: Node) -> Node:
-    match node:
-        case At(x, t):
-            return _push(x, t)
-        case Reduce(kind, over, True, x, None) if kind in _SAME and not x.timed:
-            return Reduce(kind, over, False, x)
-    return node
+    if isinstance(node, At):
+        return _push(node.x, node.time)
+    if not isinstance(node, Reduce) or not node.time or node.guard is not None:
+        return node
+    same = node.kind in _SAME and not node.x.timed
+    return Reduce(node.kind, node.over, False, node.x) if same else node
 
 
 def _push(root: Expr, time: int) -> Expr:
@@ -66,9 +71,9 @@ def _push(root: Expr, time: int) -> Expr:
 
 def _pushed(x: Expr, t: int) -> tuple[list[tuple[Expr, int]], Callable[[list[Expr]], Expr]]:
     """The parts of `x`, and the times, that its value at `t` is made of; and how."""
-    match x:
-        case _ if not x.timed:
-            return [], lambda _: x
+    if not x.timed:
+        return [], lambda _: x
+    match closed(x):
         case Affine(y, scale, offset):
             return [(y, t)], lambda parts: Affine(parts[0], scale, offset)
         case Power(y, p):
@@ -87,5 +92,7 @@ def _pushed(x: Expr, t: int) -> tuple[list[tuple[Expr, int]], Callable[[list[Exp
             return [(y, t - steps)], lambda parts: parts[0]
         case TimeShift(_, _, True, outside):
             return [], lambda _: Scalar(outside)
-        case _:
+        case TableLeaf() | Data() | Scalar() | Reduce() | At() | TimeShift() | Scan() | Pairs():
             return [], lambda _: At(x, t)
+        case never:
+            assert_never(never)

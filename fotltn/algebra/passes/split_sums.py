@@ -20,20 +20,23 @@ def split_sums(expr: Expr) -> Expr:
 
 
 def _rule(node: Node) -> Node:
-    match node:
-        case Reduce(Reduction.MEAN, over, time, Product(factors), None):
-            for axis in reversed(over):
-                inner = [f for f in factors if axis in f.axes]
-                outer = [f for f in factors if axis not in f.axes]
-                if len(inner) > 1 and _spans(outer, _axes(inner) - {axis}, _timed(inner)):
-                    rest = tuple(a for a in over if a != axis)
-                    part = Reduce(Reduction.MEAN, (axis,), False, product(inner))
-                    return Reduce(Reduction.MEAN, rest, time, product([*outer, part]))
-            inner = [f for f in factors if f.timed]
-            outer = [f for f in factors if not f.timed]
-            if time and inner and _spans(outer, _axes(inner), False):
-                part = Reduce(Reduction.MEAN, (), True, product(inner))
-                return Reduce(Reduction.MEAN, over, False, product([*outer, part]))
+    if not isinstance(node, Reduce) or not isinstance(node.x, Product):
+        return node
+    if node.kind is not Reduction.MEAN or node.guard is not None:
+        return node
+    over, time, factors = node.over, node.time, node.x.factors
+    for axis in reversed(over):
+        inner = [f for f in factors if axis in f.axes]
+        outer = [f for f in factors if axis not in f.axes]
+        if len(inner) > 1 and _spans(outer, _axes(inner) - {axis}, _timed(inner)):
+            rest = tuple(a for a in over if a != axis)
+            part = Reduce(Reduction.MEAN, (axis,), False, product(inner))
+            return Reduce(Reduction.MEAN, rest, time, product([*outer, part]))
+    inner = [f for f in factors if f.timed]
+    outer = [f for f in factors if not f.timed]
+    if time and inner and _spans(outer, _axes(inner), False):
+        part = Reduce(Reduction.MEAN, (), True, product(inner))
+        return Reduce(Reduction.MEAN, over, False, product([*outer, part]))
     return node
 
 
