@@ -51,8 +51,8 @@ def make(
 ) -> None:
     """Write the files of a project into a folder of its own; all of them, or none."""
     from fotltn.files import Content, write_files
-    from fotltn.project.config import FILE
     from fotltn.project.scene import THEORY, facts, facts_content, generate
+    from fotltn.project.toml import FILE
 
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

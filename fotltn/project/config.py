@@ -20,11 +20,8 @@ from fotltn.learn.task import OPTIMISERS, Training
 from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
-from fotltn.project.toml import Range, Settings, place_of, places_of, read_toml, show_toml
+from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml, show_toml
 from fotltn.semantics.config import SEMANTICS
-
-#: The file that makes a folder a project.
-FILE = "project.toml"
 
 _NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # of entries of a list, in names
 

@@ -10,8 +10,9 @@ from fotltn.analysis.audit_data import Audit
 from fotltn.errors import DataError, Diagnostic
 from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.project.build import build
-from fotltn.project.config import FILE, read_config
+from fotltn.project.config import read_config
 from fotltn.project.model import Model, load_model, model_of
+from fotltn.project.toml import FILE
 
 
 def is_project(path: Path) -> bool:

@@ -17,6 +17,9 @@ from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, lis
 from fotltn.files import read_file
 from fotltn.learn.schedule import Schedule, schedule
 
+#: The file that makes a folder a project.
+FILE = "project.toml"
+
 #: The most bytes of a file of settings.
 MAX_BYTES = 2**24
 
