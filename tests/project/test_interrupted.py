@@ -12,23 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from fotltn.cli.main import main
+from fotltn.cli.main import app, main
 from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.project.config import read_config
 from fotltn.project.model import load_model
 from fotltn.project.train import train, train_and_save
+from tests.cli.conftest import Call, caller, succeed
 from tests.patience import PATIENCE
 from tests.project.common import changed, project
 
-EPOCHS = 200
+EPOCHS = 100
 LONG = changed(("epochs = 6", f"epochs = {EPOCHS}"), ("rate = 0.02", "rate = 0.001"))
 SECONDS = PATIENCE
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+def start(folder: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fotltn", "train", str(folder), *options],
+        [sys.executable, "-m", "fotltn", "train", str(folder)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
 
@@ -37,13 +38,17 @@ def digest(model: Path) -> dict[str, str]:
     return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in model.iterdir()}
 
 
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run `fotltn` in this process, which is another than those that are disturbed."""
+    return caller(app, monkeypatch, capsys)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> dict[str, str]:
     """The model of a run that nothing disturbs."""
     folder = project(tmp_path_factory.mktemp("undisturbed"), LONG)
-    process = start(folder)
-    _, err = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0, err
+    succeed("train", folder)
     return digest(folder / "model")
 
 
@@ -57,7 +62,7 @@ def until_checkpoints(folder: Path, process: subprocess.Popen[str]) -> None:
     pytest.fail("there are no checkpoints")
 
 
-def test_control_c_keeps_the_state_and_says_how_to_go_on(tmp_path, undisturbed):
+def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undisturbed):
     folder = project(tmp_path, LONG)
     process = start(folder)
     until_checkpoints(folder, process)
@@ -74,26 +79,24 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(tmp_path, undisturbed):
         f.name for f in (folder / "model.checkpoints").iterdir() if f.name == f"step-{stopped:06d}"
     ]
     assert latest
-    again = start(folder)
-    out, err = again.communicate(timeout=SECONDS)
-    assert again.returncode == 0, err
+    again = call("train", folder)
+    assert again.status == 0, again.err
     assert digest(folder / "model") == undisturbed
     assert not (folder / "model.checkpoints").exists()
 
 
 @pytest.mark.reliability
-def test_of_two_trainings_of_a_project_at_once_one_is_refused(tmp_path, undisturbed):
+def test_of_two_trainings_of_a_project_at_once_one_is_refused(call, tmp_path, undisturbed):
     folder = project(tmp_path, LONG)
     first = start(folder)
     until_checkpoints(folder, first)
     first.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
     try:
         for options in ((), ("--fresh",)):
-            second = start(folder, *options)
-            out, err = second.communicate(timeout=SECONDS)
-            assert (second.returncode, out) == (1, "")
-            assert "model.checkpoints' is in use by another training: " in err
-            assert f"process {first.pid} on {socket.gethostname()}, since 2" in err
+            second = call("train", folder, *options)
+            assert (second.status, second.out) == (1, "")
+            assert "model.checkpoints' is in use by another training: " in second.err
+            assert f"process {first.pid} on {socket.gethostname()}, since 2" in second.err
     finally:
         first.send_signal(signal.SIGCONT)
     _, err = first.communicate(timeout=SECONDS)
