@@ -249,20 +249,48 @@ print(read_folder(sys.argv[1] + "/m", kind="model").tensors)
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (IMPORTS, ""),
-        (READS_AND_WRITES, "['c', 'm', 'text'] ['step-000001']\n"),
-        (WITHOUT_ANY, "{'a': tensor([0.])}\n"),
-    ],
-    ids=["imports", "reads and writes", "without any locks"],
-)
-def test_a_system_without_the_locks_of_unix(code, said, tmp_path):
+#: What is run on such a system, and what it prints.
+PROGRAMS = {
+    "imports": (IMPORTS, ""),
+    "reads and writes": (READS_AND_WRITES, "['c', 'm', 'text'] ['step-000001']\n"),
+    "without any locks": (WITHOUT_ANY, "{'a': tensor([0.])}\n"),
+}
+
+#: Runs each program in a process of its own, which has loaded what is not ours already.
+EACH = """
+home, *programs = sys.argv[1:]
+for number, program in enumerate(programs):
+    child = os.fork()
+    if child == 0:
+        folder = sys.argv[1] = f"{home}/{number}"
+        os.mkdir(folder)
+        for name, handle in (("out", 1), ("err", 2)):
+            os.dup2(opened(f"{folder}.{name}", os.O_CREAT | os.O_WRONLY), handle)
+        break
+    with open(f"{home}/{number}.status", "w") as file:
+        file.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+else:
+    sys.exit()
+exec(program)
+"""
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory) -> dict[str, tuple[str, str, str]]:
+    """The status, the output and the errors of each program."""
     for name in ("matplotlib", "jinja2", "starlette", "uvicorn"):
         pytest.importorskip(name)
-    done = subprocess.run(
-        [sys.executable, "-c", WINDOWS + code, str(tmp_path)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == said
+    home = tmp_path_factory.mktemp("windows")
+    codes = [code for code, _ in PROGRAMS.values()]
+    subprocess.run([sys.executable, "-c", WINDOWS + EACH, str(home), *codes], check=True)
+    return {
+        program: tuple((home / f"{i}.{part}").read_text() for part in ("status", "out", "err"))
+        for i, program in enumerate(PROGRAMS)
+    }
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_system_without_the_locks_of_unix(name, ended):
+    status, out, err = ended[name]
+    assert status == "0", err
+    assert out == PROGRAMS[name][1]
