@@ -15,11 +15,11 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 SECONDS = PATIENCE
 
-#: The call, what it prints when it is at work, and a module that it loads.
+#: The call, what it prints when it is at work, and a module that it loads before that.
 CASES = {
-    "crossing": (["crossing/demo.py"], "Training from the labels", "torch"),
+    "crossing": (["crossing/demo.py"], "Training from the labels", "lark"),
     "appendix_b": (["appendix_b/demo.py"], "The axiom", "torch"),
-    "audit": (["jaad/audit.py"], "confidence", "pyarrow"),
+    "audit": (["jaad/audit.py"], "confidence", "torch"),
     "learn": (["../reproduction/jaad/learn.py", "{folder}", "--tables", "."], "", "torch"),
 }
 

@@ -169,7 +169,7 @@ def test_the_model_itself_is_read(files, tmp_path):
 
 @pytest.mark.reliability
 def test_changed_models_are_read_or_refused(files, tmp_path):
-    outcomes = fuzz(files, tmp_path, 0, 200)
+    outcomes = fuzz(files, tmp_path, 0, 100)
     assert min(outcomes.values()) > 20
 
 
