@@ -197,7 +197,7 @@ def test_the_sweeps_of_a_run_suffice_for_its_figures():
     """Over several scenes, since in a small one few facts decide on the figure."""
     truth, exact, sampled = [], [], []
     for seed in range(8):
-        scene = generate(5, 2, 15, seed=seed, close=0.4)
+        scene = generate(5, 2, 13, seed=seed, close=0.4)
         given, _ = noisy(scene, 0.15, seed=seed)
         crossing, stop = by_trying_all(scene, given, 0.1)
         found = posterior(scene.close, scene.size, given, 0.1, seed=seed)
@@ -223,7 +223,7 @@ def test_more_labels_and_the_labels_of_cars_help():
         "pedestrians": train.only(("Crossing", "OnSidewalk")),
         "many": noisy(scene, 0.6)[0],
     }.items():
-        tables = posterior(scene.close, scene.size, given, 0.1, seed=0, sweeps=40, burn_in=10)
+        tables = posterior(scene.close, scene.size, given, 0.1, seed=0, sweeps=15, burn_in=5)
         found[name] = scores(tables, test)["Crossing"].value
     assert found["pedestrians"] + 0.05 < found["few"] < found["many"]
     assert found["many"] > 0.95

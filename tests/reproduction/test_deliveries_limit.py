@@ -116,7 +116,7 @@ def test_more_labels_and_the_labels_of_what_follows_help():
     world = generate(12, 24, 5, 50, seed=0)
     few, test = observed(world, 0.15)
     sets = [few, few.only(("Worn", "Faulty", "Waits", "Moves")), observed(world, 0.6)[0]]
-    found = posteriors(world.known, sets, seeds=[1, 2, 3], sweeps=20, burn_in=10, chains=8)
+    found = posteriors(world.known, sets, seeds=[1, 2, 3], sweeps=15, burn_in=5, chains=4)
     every, own, many = (mean(scores(tables, test)).value for tables in found)
     base = mean({name: chance(truth) for name, truth in test.truth.items()}).value
     assert base + 0.2 < own + 0.05 < every < many

@@ -127,7 +127,7 @@ def assert_as_alone(setting, runs, tolerance=1e-9):
 @pytest.mark.parametrize("method", OURS)
 @pytest.mark.parametrize("keep_best", [True, False])
 def test_runs_together_are_as_they_are_alone(tiny, method, keep_best):
-    setting = replace(READING, epochs=25, keep_best=keep_best)
+    setting = replace(READING, epochs=10, keep_best=keep_best)
     together = assert_as_alone(setting, some(tiny, method))
     assert len(set(together.losses[0].tolist())) == len(CELLS)
 
@@ -142,7 +142,7 @@ def test_runs_that_stop_at_different_epochs(tiny, watch):
 
 def test_htgnn_without_dropout_together_and_alone(tiny, monkeypatch):
     monkeypatch.setattr(many, "HTGNN", partial(HTGNN, dropout=0.0))
-    setting = replace(READING, epochs=12, rate=0.02, patience=4)
+    setting = replace(READING, epochs=6, rate=0.02, patience=4)
     assert_as_alone(setting, some(tiny, "HTGNN"), 1e-7)
 
 
@@ -158,7 +158,7 @@ def test_htgnn_begins_by_the_seed_of_each_run(tiny):
 
 
 def test_single_precision_follows_for_a_while(tiny):
-    runs, setting = some(tiny, "FOT-LTN+BK"), replace(READING, epochs=15)
+    runs, setting = some(tiny, "FOT-LTN+BK"), replace(READING, epochs=8)
     together = train(batch(runs, setting, "cpu"))
     assert together.losses.dtype == torch.float32
     for number, run in enumerate(runs):
@@ -353,11 +353,11 @@ def test_the_library_trains_the_same(tiny, method):
 
 def test_the_library_trains_the_same_on_the_paper_s_data():
     """In single precision, as the reproduction does."""
-    work = batch(some("CarPed35K", "FOT-LTN+BK", [(0.4, 1)]), replace(READING, epochs=6), "cpu")
+    work = batch(some("CarPed35K", "FOT-LTN+BK", [(0.4, 1)]), replace(READING, epochs=3), "cpu")
     found = train(work)
     torch.set_default_dtype(torch.float32)
     grounding = as_a_user(work)
     axioms = Axioms(work.world.theory, STABLE_PRODUCT)
-    outcome = fit(Task(grounding, axioms, PAPER, work.trains[0], Training(epochs=6)))
+    outcome = fit(Task(grounding, axioms, PAPER, work.trains[0], Training(epochs=3)))
     assert [e.loss for e in outcome.history] == pytest.approx(found.losses[:, 0].tolist(), rel=1e-5)
     assert found.parameters == 324_902

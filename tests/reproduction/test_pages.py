@@ -26,20 +26,34 @@ def test_the_pages_are_those_of_the_records():
     assert pages.stale() == [], "run: python -m reproduction pages"
 
 
+@pytest.fixture
+def docs(tmp_path):
+    """A copy of the pages, and of what they are made of."""
+    for name in NAMES:
+        shutil.copytree(pages.DOCS / name, tmp_path / name)
+        shutil.copy(pages.DOCS / f"{name}.md", tmp_path)
+    return tmp_path
+
+
+def spoil(page):
+    page.write_text(page.read_text("utf-8").replace("0.", "1."), "utf-8")
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stale_page_is_noticed_and_written_anew(tmp_path, name):
-    for one in NAMES:
-        shutil.copytree(pages.DOCS / one, tmp_path / one)
-        shutil.copy(pages.DOCS / f"{one}.md", tmp_path)
-    page = tmp_path / f"{name}.md"
-    right = page.read_text("utf-8")
-    page.write_text(right.replace("0.", "1."), "utf-8")
-    assert pages.stale(tmp_path) == [page.name]
-    (tmp_path / name / "results.png").unlink()
-    pages.write(tmp_path)
-    assert page.read_text("utf-8") == right
-    assert pages.stale(tmp_path) == []
-    assert (tmp_path / name / "results.png").stat().st_size > 10_000
+def test_a_stale_page_is_noticed(docs, name):
+    spoil(docs / f"{name}.md")
+    assert pages.stale(docs) == [f"{name}.md"]
+
+
+def test_stale_pages_are_written_anew(docs):
+    for name in NAMES:
+        spoil(docs / f"{name}.md")
+        (docs / name / "results.png").unlink()
+    pages.write(docs)
+    for name in NAMES:
+        right = (pages.DOCS / f"{name}.md").read_text("utf-8")
+        assert (docs / f"{name}.md").read_text("utf-8") == right
+        assert (docs / name / "results.png").stat().st_size > 10_000
 
 
 def test_the_record_is_the_whole_grid():

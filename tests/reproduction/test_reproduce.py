@@ -44,9 +44,10 @@ def sampled(monkeypatch):
 
     def fewer(scene, data, labels, fractions, repetitions, **options):
         asked.append((data, list(fractions), list(repetitions)))
-        return limits(scene, data, labels, fractions, repetitions, sweeps=2, **options)
+        return limits(scene, data, labels, fractions, repetitions, sweeps=2, burn_in=4, **options)
 
     monkeypatch.setattr(reproduce, "limits", fewer)
+    monkeypatch.setattr(reproduce, "BURN_IN", 4)
     return asked
 
 
