@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import succeed
 from tests.project.common import project
 from tests.report.pages import checked
+from tests.report.test_html import small
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -19,10 +20,11 @@ pytest.importorskip("jinja2")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """A folder with a trained project, `runs`."""
+    """A folder with a trained project, `runs`, and a model of two axioms, `small`."""
     folder: Path = tmp_path_factory.mktemp("home")
     project(folder / "runs")
     succeed("train", folder / "runs")
+    small().save(folder / "small")
     return folder
 
 
@@ -65,7 +67,7 @@ def test_the_content_as_data(call, home):
 
 
 def test_the_usual_name(call, home):
-    assert call("report", "runs").out.startswith("report.html: 4 axioms, ")
+    assert call("report", "small").out.startswith("report.html: 2 axioms, ")
     (home / "report.html").unlink()
 
 
@@ -99,8 +101,8 @@ def _place(arguments: list[str]) -> list[str]:
 
 def test_a_file_of_others_is_replaced_if_that_is_asked_for(call, home):
     (home / "own.html").write_text("<html>mine</html>")
-    assert call("report", "runs", "-o", "own.html").status == 1
-    assert call("report", "runs", "-o", "own.html", "--force").status == 0
+    assert call("report", "small", "-o", "own.html").status == 1
+    assert call("report", "small", "-o", "own.html", "--force").status == 0
     checked((home / "own.html").read_text("utf-8"))
 
 
