@@ -34,6 +34,7 @@ def layers() -> list[str]:
     return [name.removesuffix("/").removesuffix(".py") for name in names]
 
 
+@cache
 def imports() -> set[tuple[str, str]]:
     """Which folder or file imports from which other, by their names."""
     pairs = set()
@@ -104,21 +105,22 @@ def table_of_operators() -> list[str]:
 
 
 def _matched(module: ast.Module) -> set[str]:
+    nodes = list(ast.walk(module))
     aliases = {
         alias.asname or alias.name
-        for node in ast.walk(module)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and node.module == "fotltn.logic"
         for alias in node.names
         if alias.name == "core"
     }
     imported = {
         alias.asname or alias.name: alias.name
-        for node in ast.walk(module)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and node.module == "fotltn.logic.core"
         for alias in node.names
     }
     classes: list[ast.expr] = []
-    for node in ast.walk(module):
+    for node in nodes:
         match node:
             case ast.MatchClass(kind):
                 classes.append(kind)

@@ -131,14 +131,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
     options = parser.parse_args(arguments)
-    stale = [
-        path
+    stale = {
+        path: text
         for path, text in outputs().items()
         if not path.exists() or path.read_text("utf-8") != text
-    ]
-    for path in stale:
+    }
+    for path, text in stale.items():
         if not options.check:
-            path.write_text(outputs()[path], "utf-8")
+            path.write_text(text, "utf-8")
         sys.stdout.write(f"{'stale' if options.check else 'wrote'}: {path.relative_to(DOCS)}\n")
     return 1 if stale and options.check else 0
 
