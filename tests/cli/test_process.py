@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,15 @@ def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *args], text=True, timeout=SECONDS, **given)
 
 
-def limited(gigabytes: int) -> Callable[[], None]:
-    """For `preexec_fn`: so much memory and no more."""
-    return lambda: resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
+@contextmanager
+def limited(gigabytes: int) -> Iterator[None]:
+    """So much memory and no more, for this process."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +71,10 @@ def test_eval():
     assert result.stdout.split()[-1] == "0.973"
 
 
-def test_an_error_of_eval_as_json():
-    result = run(*EVAL, "--json", "--at", "9")
-    assert (result.returncode, result.stderr) == (1, "")
-    (found,) = json.loads(result.stdout)["diagnostics"]
+def test_an_error_of_eval_as_json(call):
+    result = call(*EVAL, "--json", "--at", "9")
+    assert (result.status, result.err) == (1, "")
+    (found,) = json.loads(result.out)["diagnostics"]
     assert found["message"] == "the time point 9 does not exist: there are 0 to 4"
 
 
@@ -180,15 +187,14 @@ def test_interrupted_while_it_loads(module):
 # --- limits -------------------------------------------------------------------------------------
 
 
-def test_values_larger_than_memory(tmp_path):
+def test_values_larger_than_memory(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "t.fot").write_text("sort a\nstatic predicate P(a), Q(a)\n")
     rows = "".join(f"P,{i}\n" for i in range(100_000))
     (tmp_path / "f.csv").write_text(f"predicate,arg1\n{rows}")
     formula = "P(x) & !Q(y)"  # 80 GB for its pairs
-    result = run(
-        "eval", "t.fot", "--facts", "f.csv", "--formula", formula,
-        cwd=tmp_path, preexec_fn=limited(20),
-    )  # fmt: skip
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: ")
-    assert "needs 80,000,000,000 bytes" in result.stderr
+    with limited(64):
+        result = call("eval", "t.fot", "--facts", "f.csv", "--formula", formula)
+    assert (result.status, result.out) == (1, "")
+    assert result.err.startswith("error: ")
+    assert "needs 80,000,000,000 bytes" in result.err

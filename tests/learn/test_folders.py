@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.learn import folders
-from fotltn.learn.store import MANIFEST, read_folder
+from fotltn.learn.store import MANIFEST, read_folder, write_folder
 from tests.learn.common import refusal, same, write
 
 OLD = {"a": torch.zeros(4)}
@@ -101,18 +102,14 @@ def test_an_interrupt_by_the_user_leaves_what_was_there(tmp_path, monkeypatch):
 def test_a_real_limit_on_the_size_of_files(tmp_path):
     """The system refuses to write beyond a limit, as it does when a disk is full."""
     folder = write(tmp_path / "m", OLD)
-    code = (
-        "import resource, sys, torch\n"
-        "from fotltn import DataError\n"
-        "from fotltn.learn.store import write_folder\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))\n"
-        "try: write_folder(sys.argv[1], {'a': torch.ones(10000)}, {}, kind='model')\n"
-        "except DataError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == f"error: cannot write {folder}: File too large"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(DataError) as refused:
+            write_folder(folder, {"a": torch.ones(10000)}, {}, kind="model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(refused.value) == f"error: cannot write {folder}: File too large"
     assert value(folder) == 0
     assert os.listdir(tmp_path) == ["m"]
 

@@ -48,8 +48,9 @@ def test_two_trainings_with_the_same_checkpoints(tmp_path):
 
 HOLDER = """
 import sys, time
-from fotltn.learn.checkpoints import reserve
-with reserve(sys.argv[1]):
+from pathlib import Path
+from fotltn.learn.locks import reserved
+with reserved(Path(sys.argv[1]), "training"):
     print("ready", flush=True)
     time.sleep(600)
 """
