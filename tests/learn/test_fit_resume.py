@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -47,11 +48,17 @@ def made(traces=1, dropout=False, **options):
     return tasks.task(traces, ground=ground, epochs=9, **options)
 
 
+@cache
+def undisturbed(name):
+    """How a run ends that is not stopped, and its weights."""
+    task = made(**SETTINGS[name])
+    return fit(task), tasks.weights(task)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("after", [1, 4, 8])
 def test_a_run_that_is_stopped_and_goes_on_ends_as_if_it_were_not(name, after, tmp_path):
-    whole = made(**SETTINGS[name])
-    expected = fit(whole)
+    expected, weights = undisturbed(name)
     told: list[Epoch] = []
     first = made(**SETTINGS[name])
     stopped = fit(first, checkpoints=tmp_path, every=100, stop=lambda: len(told) == after,
@@ -65,7 +72,7 @@ def test_a_run_that_is_stopped_and_goes_on_ends_as_if_it_were_not(name, after, t
             weight.add_(1.0)
     told.clear()
     outcome = fit(second, checkpoints=tmp_path, on_epoch=told.append)
-    assert tasks.same(tasks.weights(second), tasks.weights(whole))
+    assert tasks.same(tasks.weights(second), weights)
     assert outcome == expected
     assert tuple(told) == expected.history
 
