@@ -114,7 +114,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path, undisturbed):
         if draw.random() < 0.8:
             until_checkpoints(folder, process)
         try:
-            process.communicate(timeout=draw.uniform(0, 3))
+            process.communicate(timeout=draw.uniform(0, 1.5))
             break  # it was done
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
