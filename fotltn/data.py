@@ -28,7 +28,7 @@ def read(
     wide: Iterable[Wide] | Wide = (),
     horizon: int | None = None,
     local: Sequence[str] = (),
-    presence: Sequence[str] = (),
+    presence: Sequence[str] | str = (),
     on_conflict: Conflict = "error",
     dtype: torch.dtype = torch.float64,
 ) -> Tables:
@@ -44,7 +44,7 @@ def read(
         horizon: the number of time points of every trace; without it, a trace ends with its last
             fact.
         local: sorts whose entities belong to one trace each.
-        presence: predicates of one entity that say where it is present.
+        presence: a predicate of one entity, or several, that say where it is present.
         on_conflict: what becomes of facts that contradict each other: "error", "mean", "first",
             "last" or "majority".
         dtype: the precision of degrees.
@@ -65,7 +65,7 @@ def read(
         dtype=dtype,
     )  # fmt: skip
     present = dict(facts.present)
-    for name in presence:
+    for name in [presence] if isinstance(presence, str) else presence:
         decl = signature.predicates.get(name)
         if decl is None or len(decl.sorts) != 1:
             hint = did_you_mean(name, signature.predicates) or "it takes one entity"

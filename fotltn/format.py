@@ -28,7 +28,7 @@ def degree(value: float | bool | None, digits: int = 3) -> str:
     """A degree, or a truth value: what is less than 1 never reads 1, what is more than 0 never 0.
 
     >>> degree(0.5), degree(0.99999), degree(1e-9), degree(1.0), degree(0.0), degree(True)
-    ('0.500', '0.999', '0.001', '1.000', '0.000', 'true')
+    ('0.500', '>0.999', '<0.001', '1.000', '0.000', 'true')
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -37,7 +37,7 @@ def degree(value: float | bool | None, digits: int = 3) -> str:
     text = number(value, digits)
     if 0 < value < 1 and float(text) in (0, 1):
         step = 10**-digits
-        return f"{step if value < 0.5 else 1 - step:.{digits}f}"
+        return f"<{step:.{digits}f}" if value < 0.5 else f">{1 - step:.{digits}f}"
     return text
 
 

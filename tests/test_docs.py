@@ -39,7 +39,7 @@ LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 STATEMENT = re.compile(
     r"^(sort|static|temporal|predicate|function|constant|relation|include|axiom)\b", re.MULTILINE
 )
-NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![\w.])[<>]?\d[\d,]*(?:\.\d+)?")  # as "0.5", "16,000" or "<0.001"
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 
@@ -117,7 +117,9 @@ def assert_about(printed: str, shown: str, place: str) -> None:
     def parts(text: str) -> tuple[str, list[float]]:
         text = re.sub(r"^epoch \d+: .*$|─+", "", text, flags=re.MULTILINE)
         words = " ".join(text.split())
-        return NUMBER.sub("#", words), [float(n.replace(",", "")) for n in NUMBER.findall(words)]
+        return NUMBER.sub("#", words), [
+            float(n.strip("<>").replace(",", "")) for n in NUMBER.findall(words)
+        ]
 
     (words, numbers), (wanted, expected) = parts(printed), parts(shown)
     assert words == wanted, place

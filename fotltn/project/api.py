@@ -39,7 +39,7 @@ def train(
     semantics: str | None = None,
     p: float | None = None,
     seed: int = 0,
-    wide: Iterable[Wide] = (),
+    wide: Iterable[Wide] | Wide = (),
     test: Iterable[Source] | Source = (),
     data: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -65,7 +65,7 @@ def train(
         semantics: what axioms mean, by name.
         p: the exponent of its means.
         seed: of everything that is drawn.
-        wide: wide tables, with features.
+        wide: a wide table, or several, with features.
         test: facts for testing in tables of their own.
         data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
         inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`.
@@ -111,12 +111,13 @@ def train(
             "machine": _mapping("machine", machine),
         }
         config, in_memory = _config(theory, tables)
+        listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
         kinds = {
             name: PredicateConfig("module" if isinstance(one, nn.Module) else "function")
             for name, one in modules.items()
         }
         config = replace(config, predicates={**config.predicates, **kinds})
-        more = InMemory(in_memory, frames, tuple(wide), test_frames, modules)
+        more = InMemory(in_memory, frames, listed, test_frames, modules)
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
 

@@ -100,6 +100,16 @@ class Tables:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    def __repr__(self) -> str:
+        """How much there is, and of what."""
+        traces = "1 trace" if self.batch == 1 else f"{self.batch:,} traces"
+        points = "1 time point" if self.horizon == 1 else f"{self.horizon:,} time points"
+        sorts = [f"{number:,} of sort '{sort}'" for sort, number in self.sizes.items()]
+        symbols = [*self.predicates, *self.functions, *self.relations]
+        return (
+            f"<{', '.join([traces, points, *sorts])}; tables of {', '.join(symbols) or 'nothing'}>"
+        )
+
     @property
     def batch(self) -> int:
         """The number of traces."""
