@@ -1,5 +1,6 @@
 """Every test is seeded and in double precision."""
 
+import gc
 import os
 import signal
 
@@ -27,3 +28,9 @@ def _reproducible():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+def pytest_collection_finish():
+    """What there is by now stays until the end: the collector of garbage need not look at it again."""
+    gc.collect()
+    gc.freeze()
