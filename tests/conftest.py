@@ -31,6 +31,6 @@ def _reproducible():
 
 
 def pytest_collection_finish():
-    """What there is by now stays until the end: the collector of garbage need not look at it again."""
+    """What there is by now stays: the collector of garbage need not look at it again."""
     gc.collect()
     gc.freeze()

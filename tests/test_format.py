@@ -23,9 +23,16 @@ def test_nothing_is_a_dash(text, value):
 @given(INSIDE, st.integers(1, 6))
 def test_a_degree_inside_reads_as_one_inside(value, digits):
     text = degree(value, digits)
-    assert re.fullmatch(rf"0\.\d{{{digits}}}", text)
-    assert 0 < float(text) < 1
-    assert abs(float(text) - value) <= 10**-digits
+    assert re.fullmatch(rf"[<>]?0\.\d{{{digits}}}", text)
+    bound = float(text.strip("<>"))
+    assert 0 < bound < 1
+    match text[0]:
+        case "<":
+            assert value < bound
+        case ">":
+            assert value > bound
+        case _:
+            assert abs(bound - value) <= 0.5 * 10**-digits + 1e-12
 
 
 def test_the_ends_of_degrees():

@@ -153,3 +153,20 @@ def test_connectives_by_name():
     assert fotltn.laws(mine) == fotltn.laws(dataclasses.replace(mine, name="other"))
     with pytest.raises(fotltn.SemanticsError, match="unknown implication 'gogen'; did you mean"):
         fotltn.Semantics("mine", implication="gogen")  # type: ignore[arg-type]
+
+
+def test_one_table_and_one_predicate_need_no_list():
+    theory = fotltn.parse("sort s\npredicate P(s), Here(s)\naxiom A: forall x. G P(x)")
+    rows = {"who": ["a", "a", "b"], "t": [0, 1, 1], "p": [1, 0, 1]}
+    table = fotltn.Wide(rows, sort="s", entity="who", time="t", predicates={"p": "P"})
+    model = fotltn.train(theory, wide=table, learn=["P"], training={"epochs": 1})
+    assert model.facts.traces
+    facts = {"predicate": ["P", "Here"], "arg1": ["a", "a"], "time": [1, 1]}
+    one, several = (fotltn.read(theory, facts, presence=p) for p in ("Here", ["Here"]))
+    assert one.present["s"].equal(several.present["s"])
+
+
+def test_tables_say_how_much_there_is():
+    theory = fotltn.parse("sort s\npredicate P(s), Q")
+    data = fotltn.tables(theory, P=[[0.5, 1.0, 0.0]] * 2, Q=[1.0, 0.0, 1.0])
+    assert repr(data) == "<1 trace, 3 time points, 2 of sort 's'; tables of P, Q>"
