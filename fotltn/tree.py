@@ -7,8 +7,9 @@ nested a hundred thousand deep is compared, hashed and walked like any other.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from operator import attrgetter, is_
 from typing import Any, TypeVar
 
 N = TypeVar("N", bound="Node")
@@ -23,9 +24,10 @@ class Node:
     take part in comparison.
     """
 
-    __slots__ = ("_children", "_hash")
+    __slots__ = ("_children", "_hash", "_written")
     _children: tuple[Node, ...]
     _hash: int
+    _written: int
 
     def __post_init__(self) -> None:
         """Compute the hash from the parts, whose hashes are known, and list the children."""
@@ -35,9 +37,11 @@ class Node:
             if isinstance(part, Node):
                 below.append(part)
             elif isinstance(part, tuple):
-                below.extend(item for item in part if isinstance(item, Node))
-        object.__setattr__(self, "_hash", hash((type(self).__qualname__, *fields)))
-        object.__setattr__(self, "_children", tuple(below))
+                below += [item for item in part if isinstance(item, Node)]
+        put = object.__setattr__
+        put(self, "_hash", hash((type(self).__qualname__, *fields)))
+        put(self, "_children", tuple(below))
+        put(self, "_written", 1 + sum([child._written for child in below]))
 
     def __hash__(self) -> int:
         """The hash computed at construction."""
@@ -45,9 +49,11 @@ class Node:
 
     def __eq__(self, other: object) -> bool:
         """Structural equality."""
+        if self is other:
+            return True
         if not isinstance(other, Node):
             return NotImplemented
-        return _same(self, other)
+        return self._hash == other._hash and _same(self, other)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a list of nodes, children first, which has no depth limit."""
@@ -66,7 +72,15 @@ class Node:
 
 def parts(node: Node) -> tuple[Any, ...]:
     """The structural fields of a node, in order."""
-    return tuple([getattr(node, name) for name in type(node).__match_args__])  # type: ignore[attr-defined]
+    return _reader(type(node))(node)
+
+
+@cache
+def _reader(kind: type[Node]) -> Callable[[Node], tuple[Any, ...]]:
+    names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda node: tuple(getattr(node, name) for name in names)
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -74,19 +88,25 @@ def children(node: Node) -> tuple[Node, ...]:
     return node._children
 
 
+def written_out(node: Node) -> int:
+    """The number of nodes of the tree, where parts that are shared count each time."""
+    return node._written
+
+
 def postorder(*roots: N) -> Iterator[N]:
     """Each distinct node once, children before parents."""
     done: set[Node] = set()
-    stack: list[tuple[Any, bool]] = [(root, False) for root in reversed(roots)]
+    stack: list[Any] = list(reversed(roots))
     while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            if node not in done:
-                done.add(node)
-                yield node
-        elif node not in done:
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(children(node)))
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+        elif waiting := [child for child in node._children if child not in done]:
+            stack.extend(reversed(waiting))
+        else:
+            stack.pop()
+            done.add(node)
+            yield node
 
 
 def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
@@ -95,26 +115,32 @@ def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
     A result is let go as soon as nothing needs it any more.
     """
     order = list(postorder(root))
-    uses = Counter(child for node in order for child in children(node))
+    last = {child: node for node in order for child in node._children}  # the last that needs it
     results: dict[Node, R] = {}
     for node in order:
-        below = children(node)
+        below = node._children
         results[node] = visit(node, [results[child] for child in below])
         for child in below:
-            uses[child] -= 1
-            if not uses[child]:
-                del results[child]
+            if last[child] is node:
+                results.pop(child, None)
     return results[root]
 
 
 def transform(root: N, rule: Callable[[Any], Any]) -> N:
-    """Rebuild bottom-up: `rule(node)` sees a node whose children are rebuilt already."""
-    return fold(root, lambda node, below: rule(rebuilt(node, below)))  # type: ignore[no-any-return]
+    """Rebuild bottom-up: `rule(node)` sees a node whose children are rebuilt already.
+
+    Where that gives an equal node, the old one stays, so that nothing above it is rebuilt.
+    """
+    results: dict[Node, Any] = {}
+    for node in postorder(root):
+        new = rule(rebuilt(node, [results[child] for child in node._children]))
+        results[node] = node if new == node else new
+    return results[root]  # type: ignore[no-any-return]
 
 
 def rebuilt(node: N, below: Sequence[Node]) -> N:
     """The same kind of node over other children, which are in the order of `children`."""
-    if all(new is old for new, old in zip(below, children(node), strict=True)):
+    if all(map(is_, below, node._children)):
         return node
     rest = iter(below)
 

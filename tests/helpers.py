@@ -42,19 +42,24 @@ def tables_for(
 
 def value_of(formula: str | f.Formula, predicates: Any, **options: Any) -> Tensor:
     """`fotltn.evaluate`, on tables made for the formula where it is not enough to name degrees."""
-    more = {n: options.pop(n) for n in ("theory", *OF_TABLES) if n in options}
-    data = tables_for(formula, predicates, **more) if more else predicates
-    return fotltn.evaluate(formula, data, **options)
+    return fotltn.evaluate(formula, _data(formula, predicates, options), **options)
 
 
 def evaluate(formula: str | f.Formula, predicates: Any, **options: Any) -> Tensor:
     """What the reference says, for an oracle to judge; the engine must say the same."""
-    expected = value_of(formula, predicates, engine=False, **options)
-    found = value_of(formula, predicates, **options)
+    data = _data(formula, predicates, options)
+    expected = fotltn.evaluate(formula, data, engine=False, **options)
+    found = fotltn.evaluate(formula, data, **options)
     torch.testing.assert_close(
         found, expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=lambda m: f"{formula}\n{m}"
     )
     return expected
+
+
+def _data(formula: str | f.Formula, predicates: Any, options: dict[str, Any]) -> Any:
+    """What to evaluate on; options that belong to tables are taken out."""
+    more = {n: options.pop(n) for n in ("theory", *OF_TABLES) if n in options}
+    return tables_for(formula, predicates, **more) if more else predicates
 
 
 def numbered(sizes: Mapping[str, int]) -> Names:

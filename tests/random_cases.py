@@ -87,7 +87,7 @@ class Case:
 def random_case(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(seed)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     free = [f.Binder("x", "s")] if rng.random() < 0.3 else []
     formula = _formula(rng, rng.randint(1, 9), list(free))
     if free:

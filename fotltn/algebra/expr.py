@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import assert_never
 
 from fotltn.logic import core as c
@@ -217,6 +218,7 @@ def settings(node: Expr) -> tuple[object, ...]:
     return (type(node), *(part for part in parts(node) if not isinstance(part, Node | tuple)))
 
 
+@lru_cache(maxsize=1000)
 def free_axes(node: c.Core) -> frozenset[c.Axis]:
     """The axes that a core formula or term depends on."""
     return free_axes_of_all(node)[node]

@@ -22,7 +22,7 @@ from fotltn.logic.signature import Signature, build_signature
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.show import theory_html
-from fotltn.tree import children, events, fold
+from fotltn.tree import children, events, written_out
 
 #: A formula with more parts, counting shared ones each time, is refused.
 MAX_NODES = 2_000_000
@@ -142,7 +142,7 @@ def check_formula(
 
 def _limit(formula: f.Formula) -> None:
     """Refuse a formula that shares parts so often that, written out, it would not end."""
-    nodes = fold(formula, lambda _, below: 1 + sum(below))
+    nodes = written_out(formula)
     if nodes > MAX_NODES:
         raise LimitError(
             f"the formula has {nodes:,} parts when written out; at most {MAX_NODES:,} are checked"

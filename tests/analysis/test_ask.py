@@ -41,7 +41,7 @@ SIGNATURE = THEORY.signature
 
 
 def model(lengths=(4,), seed: int = 0) -> Tables:
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     batch, horizon = len(lengths), max(lengths)
     return Tables(
         {"s": 3},

@@ -64,7 +64,7 @@ BODIES = (
 
 def case(seed: int) -> tuple[str, CheckedFormula, Tables]:
     rng = random.Random(seed)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     model, _ = random_model(rng)
     tuples = model.relations["pairs"].unique(dim=0)  # so that each has a name of its own
     model = replace(model, relations={"pairs": tuples})

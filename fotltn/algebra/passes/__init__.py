@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, islice
 
 from fotltn.algebra.expr import Expr
 from fotltn.algebra.passes.distribute_powers import distribute_powers
@@ -28,11 +29,11 @@ _ROUNDS = 20  # each round makes the expression smaller or flatter; a few suffic
 
 
 def optimize(expr: Expr, passes: tuple[Pass, ...] = PASSES) -> Expr:
-    """Apply the passes until nothing changes."""
-    for _ in range(_ROUNDS):
-        before = expr
-        for rewrite in passes:
-            expr = rewrite(expr)
-        if expr == before:
+    """Apply the passes by turns, until none of them changes anything."""
+    unchanged = 0
+    for rewrite in islice(cycle(passes), _ROUNDS * len(passes)):
+        before, expr = expr, rewrite(expr)
+        unchanged = unchanged + 1 if expr == before else 0
+        if unchanged == len(passes):
             break
     return expr

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fotltn.algebra.expr import Expr
-from fotltn.tree import Node, transform
+from fotltn.tree import fold, rebuilt
 
 
 def share(expressions: Mapping[str, Expr]) -> dict[str, Expr]:
     """The same expressions, in which equal parts are identical."""
-    known: dict[Node, Node] = {}
+    known: dict[Expr, Expr] = {}
 
-    def rule(node: Node) -> Node:
-        return known.setdefault(node, node)
+    def shared(node: Expr, below: list[Expr]) -> Expr:
+        new = rebuilt(node, below)
+        return known.setdefault(new, new)
 
-    return {name: transform(expr, rule) for name, expr in expressions.items()}
+    return {name: fold(expr, shared) for name, expr in expressions.items()}
