@@ -72,7 +72,7 @@ class Node:
 
 def parts(node: Node) -> tuple[Any, ...]:
     """The structural fields of a node, in order."""
-    return _reader(type(node))(node)
+    return _reader(type(node))(node)  # type: ignore[arg-type]
 
 
 @cache
