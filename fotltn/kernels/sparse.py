@@ -5,7 +5,7 @@ Nothing of the size of the facts is kept for it. Products, minima and maxima are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,11 +134,58 @@ def halvings(key: Tensor) -> Halvings:
         cells = cells[stay]
 
 
-def product(value: Tensor, by: Halvings, size: int) -> Tensor:
+class _Product(torch.autograd.Function):
+    """Products over facts; on the way back the product of all others is that of all, divided.
+
+    Facts next to 0 cannot divide. Where a cell has one of them, the others are multiplied without
+    it; where it has more, what is left is next to nothing.
+    """
+
+    @staticmethod
+    def forward(value: Tensor, key: Tensor, size: int, by: Callable[[], Halvings]) -> Tensor:  # noqa: ARG004
+        ones = torch.ones(size, dtype=value.dtype, device=value.device)
+        return ones.scatter_reduce_(0, key, value, "prod")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        value, key, ctx.size, ctx.by = inputs
+        ctx.save_for_backward(value, key, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        value, key, out = ctx.saved_tensors
+        if torch.is_grad_enabled():  # derivatives of the way back are asked for
+            halved = _halved(value, ctx.by(), ctx.size)
+            (to_value,) = torch.autograd.grad(halved, value, grads[0], create_graph=True)
+            return to_value, None, None, None
+        tiny = torch.finfo(value.dtype).tiny ** 0.5
+        if value.is_cpu and value.numel() and value.amin() >= tiny:
+            return (grads[0] * out).index_select(0, key).div_(value), None, None, None
+        small = value.abs() < tiny
+        divisor = torch.where(small, 1, value)
+        rest = torch.ones_like(out).scatter_reduce_(0, key, divisor, "prod")
+        count = torch.zeros_like(out).index_add_(0, key, small.to(out.dtype))
+        alone = count.index_select(0, key) == small  # no other fact of the cell is next to 0
+        to_value = (grads[0] * rest).index_select(0, key) / divisor * alone
+        return to_value, None, None, None
+
+
+def product(value: Tensor, key: Tensor, size: int, by: Callable[[], Halvings]) -> Tensor:
     """For each cell, the product of its facts; 1 over none.
 
-    Products of two have derivatives of every order, also where a fact is 0.
+    Args:
+        value: the degree of each fact.
+        key: the cell of each fact.
+        size: the number of cells.
+        by: makes the halvings of the cells, for transforms and for derivatives of derivatives.
     """
+    if is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return _halved(value, by(), size)
+    return _Product.apply(value, key, size, by)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _halved(value: Tensor, by: Halvings, size: int) -> Tensor:
+    """Products of two have derivatives of every order, also where a fact is 0."""
     value = value[by.order]
     for stay, beside, both in by.rounds:
         value = value[stay] * torch.where(both, value[beside], 1)

@@ -38,8 +38,19 @@ class LeafFacts:
 
     def values(self, dtype: torch.dtype) -> Tensor:
         """Degrees, in the order of the coordinates."""
-        value = self.table.value.to(dtype)
-        return value if self.order is None else value[self.order]
+        value, order = self.table.value, self.order
+        if value.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(value):
+            return value.to(dtype) if order is None else value.to(dtype)[order]
+        if order is None:
+            return value.to(dtype)
+        return self.constant((dtype,), lambda: value.to(dtype)[order])
+
+    def all_one(self) -> bool:
+        """Whether every fact is simply true, and no degree is learned."""
+        value = self.table.value
+        if value.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(value):
+            return False
+        return _known(self._by_degree, ("all one",), lambda: bool((value == 1).all()))
 
     def forget(self) -> None:
         """Drop what was derived from degrees; where facts are stays known."""
@@ -70,6 +81,11 @@ class LeafFacts:
 
         return _known(self._by_place, ("cells", axes, traces > 1, times > 1), make)
 
+    def indices(self, axes: Axes, traces: int, times: int) -> Tensor:
+        """The same as long integers, which scattering asks for."""
+        name = ("indices", axes, traces > 1, times > 1)
+        return _known(self._by_place, name, lambda: self.cells(axes, traces, times).long())
+
     def counts(self, axes: Axes, traces: int, times: int, size: int) -> Tensor:
         """How many facts each cell has."""
 
@@ -82,7 +98,7 @@ class LeafFacts:
         """How to multiply the facts of each cell."""
 
         def make() -> Halvings:
-            return halvings(self.cells(axes, traces, times).long())
+            return halvings(self.indices(axes, traces, times))
 
         return _known(self._by_place, ("halvings", axes, traces > 1, times > 1), make)
 

@@ -20,7 +20,7 @@ from fotltn.plan.context import Run, count_points, in_order, pointwise
 from fotltn.plan.facts import LeafFacts
 from fotltn.plan.plan import Step
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Value
+from fotltn.semantics.tables import Value, align
 from fotltn.tree import postorder
 
 
@@ -160,7 +160,7 @@ def support_step(step: Step, run: Run) -> Value:
     facts, node, shape = walk.facts, walk.node, walk.shape
     size = math.prod(shape)
     value = along(node.x, walk).expand(facts.some.shape)
-    key = walk.keys().long()
+    key = facts.indices(walk.axes, shape[0], walk.times)
     every = math.prod(run.tables.size(a) for a in node.over)
     points = run.tables.lengths if node.time else torch.ones_like(run.tables.lengths)
     each = (points * every).reshape(-1, *[1] * (1 + len(walk.axes))).expand(shape).reshape(-1)
@@ -172,7 +172,9 @@ def support_step(step: Step, run: Run) -> Value:
             if node.kind is e.Reduction.MEAN:
                 total = total / each.clamp(min=1).to(run.dtype)
         case e.Reduction.PRODUCT:
-            total = product(value, facts.halvings(walk.axes, shape[0], walk.times), size)
+            total = product(
+                value, key, size, lambda: facts.halvings(walk.axes, shape[0], walk.times)
+            )
             if step.constant != 1:
                 total = total * torch.full_like(total, step.constant) ** rest.to(run.dtype)
         case e.Reduction.MINIMUM | e.Reduction.MAXIMUM:
@@ -194,6 +196,12 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
             stack.pop()
             continue
         parts = () if node in run.done else e.pointwise_parts(node) or ()
+        dense: list[Value] = []
+        if isinstance(node, e.Product) and parts:
+            dense = [run.done[p] for p in parts if p in run.done]
+            parts = tuple(p for p in parts if p not in run.done)
+            if facts.all_one() and len(dense) + len(parts) > 1:
+                parts = tuple(p for p in parts if p != walk.leaf)
         missing = [p for p in parts if p not in at_facts]
         if missing:
             stack.extend(missing)
@@ -201,17 +209,15 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
         kind = e.closed(node)
         match kind:
             case _ if node in run.done:
-                value = run.done[node]
-                if value.tensor.numel() == 1:
-                    at_facts[node] = value.tensor.reshape(-1)
-                else:
-                    table, places = _looked_up(value, facts)
-                    at_facts[node] = table.index_select(0, places)
+                at_facts[node] = _at_facts(run.done[node], facts)
             case e.Scalar(number):
                 at_facts[node] = torch.full((1,), number, dtype=run.dtype, device=facts.some.device)
             case e.TableLeaf():
                 at_facts[node] = _other(kind, facts, run)
-            case e.Affine() | e.Power() | e.Root() | e.Product() | e.Pointwise():
+            case e.Product():
+                looked = [_at_facts(value, facts) for value in _multiplied(dense, facts)]
+                at_facts[node] = pointwise(kind, [*(at_facts[p] for p in parts), *looked])
+            case e.Affine() | e.Power() | e.Root() | e.Pointwise():
                 at_facts[node] = pointwise(kind, [at_facts[p] for p in parts])
             case e.Data() | e.Reduce() | e.At() | e.TimeShift() | e.Scan() | e.Pairs():
                 raise AssertionError(node)  # computed before
@@ -219,6 +225,28 @@ def along(root: e.Expr, walk: _Walk) -> Tensor:
                 assert_never(kind)
         stack.pop()
     return at_facts[root]
+
+
+def _at_facts(value: Value, facts: LeafFacts) -> Tensor:
+    """A value that is computed already, where each fact looks."""
+    if value.tensor.numel() == 1:
+        return value.tensor.reshape(-1)
+    table, places = _looked_up(value, facts)
+    return table.index_select(0, places)
+
+
+def _multiplied(factors: list[Value], facts: LeafFacts) -> list[Value]:
+    """Factors multiplied before they are looked up, as long as there are fewer cells than facts."""
+    products: list[Value] = []
+    for factor in factors:
+        if products:
+            axes, pair = align([products[-1], factor])
+            shape = [max(sizes) for sizes in zip(*(t.shape for t in pair), strict=True)]
+            if math.prod(shape) < facts.some.numel():
+                products[-1] = Value(axes, pair[0] * pair[1])
+                continue
+        products.append(factor)
+    return products
 
 
 def _other(leaf: e.TableLeaf, facts: LeafFacts, run: Run) -> Tensor:

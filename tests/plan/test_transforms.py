@@ -1,6 +1,7 @@
 """The engine under PyTorch's function transforms and its compiler."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -221,9 +222,37 @@ def test_a_product_over_facts_has_exact_gradients_where_some_are_zero():
     cells = torch.tensor([3, 0, 3, 1, 3, 0, 3])
     value = torch.tensor([0.5, 0.0, 0.25, 0.7, 0.5, 0.3, 0.0], dtype=torch.float64)
     value.requires_grad_()
-    found = product(value, halvings(cells), 5)
+
+    def multiplied(facts):
+        return product(facts, cells, 5, lambda: halvings(cells))
+
+    found = multiplied(value)
     close(found.detach(), torch.tensor([0.0, 0.7, 1.0, 0.0, 1.0], dtype=torch.float64))
-    slope = torch.autograd.grad(found.sum(), value, create_graph=True)[0]
     wanted = torch.tensor([0.0, 0.3, 0.0, 1.0, 0.0, 0.0, 0.0625], dtype=torch.float64)
-    close(slope.detach(), wanted)
-    assert torch.autograd.gradgradcheck(lambda u: product(u, halvings(cells), 5), value)
+    for more in (False, True):
+        slope = torch.autograd.grad(multiplied(value).sum(), value, create_graph=more)[0]
+        close(slope.detach(), wanted)
+    assert torch.autograd.gradgradcheck(multiplied, value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gradients_of_a_product_over_facts_are_those_of_products_of_two(dtype):
+    """Also where facts are 0, next to 0, or so many that their product is."""
+    tiny = torch.finfo(dtype).tiny
+    near = [0.0, tiny, tiny / 8, tiny**0.5, tiny**0.5 / 2, 1e-6, 1.0]
+    for seed in range(30):
+        draw = torch.Generator().manual_seed(seed)
+        cells = torch.randint(0, 20, (60,), generator=draw)
+        value = torch.rand(60, generator=draw, dtype=dtype)
+        for degree in near[: seed % 8]:
+            value[torch.randint(0, 60, (2,), generator=draw)] = degree
+        value.requires_grad_()
+        weights = torch.rand(20, generator=draw, dtype=dtype)
+        slopes = []
+        for more in (False, True):
+            found = product(value, cells, 20, partial(halvings, cells))
+            slopes.append(torch.autograd.grad(found, value, weights, create_graph=more)[0].detach())
+        assert slopes[0].any()
+        torch.testing.assert_close(
+            *slopes, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=1e-15
+        )
