@@ -28,8 +28,8 @@ from fotltn.logic.check import CheckedFormula, check, check_formula
 from fotltn.logic.signature import Signature
 from fotltn.plan.blocks import Costs, layout
 from fotltn.plan.build import BUDGET
-from fotltn.plan.cost import check_peak
-from fotltn.semantics import crisp, reference
+from fotltn.plan.cost import called, check_peak
+from fotltn.semantics import crisp_rows, reference
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, check_threshold, semantics_of
 from fotltn.semantics.from_tensors import interpret, whole_number
 from fotltn.semantics.logspace import to_log
@@ -285,16 +285,12 @@ class Evaluator:
 
     def _truths(self, tables: Tables) -> dict[str, Value]:
         formulas = list(self.formulas.values())
-        used = {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
 
         def truths(part: Tables) -> dict[str, Value]:
-            sizes = sizes_of(part, torch.float32)
-            for name, formula in self.formulas.items():
-                check_peak(name, formula, sizes, self.budget, crisp=True)
-            dense = {name: part.predicate(name) for name in used}  # laid out once for all formulas
-            part = replace(part, predicates={**part.predicates, **dense})
             return {
-                name: crisp.evaluate(formula, part, threshold=self.threshold)
+                name: crisp_rows.everywhere(
+                    formula, part, threshold=self.threshold, budget=self.budget, what=called(name)
+                )
                 for name, formula in self.formulas.items()
             }
 
@@ -338,10 +334,13 @@ def _fixed(tables: Tables) -> tuple[tuple[object, ...], tuple[object, ...]]:
 
 
 def axiom_values(
-    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics
+    formulas: Mapping[str, c.Formula],
+    tables: Tables,
+    semantics: Semantics,
+    budget: int = BUDGET,
 ) -> dict[str, Tensor]:
     """The degree of each closed formula at the first point of all traces, differentiable."""
-    values = evaluate_all(formulas, tables, semantics, at=0)
+    values = evaluate_all(formulas, tables, semantics, at=0, budget=budget)
     return {
         name: over_traces(value.tensor[..., 0].expand(tables.batch).to(tables.dtype), semantics)
         for name, value in values.items()

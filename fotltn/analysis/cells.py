@@ -119,7 +119,7 @@ class Cells:
     def boolean(self) -> Tables:
         """The tables of what the formula uses, in two-valued logic."""
         used = used_predicates(self.formula)
-        return two_valued(self.tables, self.threshold, used, budget=self.budget)
+        return two_valued(self.tables, self.threshold, used)
 
     def value(self) -> float:
         """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""

@@ -15,10 +15,14 @@ from torch import Tensor
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
-from fotltn.analysis.prefix import Layer, Prefix
+from fotltn.analysis.prefix import Layer, Prefix, weights
+from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.truncation import if_longer
 from fotltn.logic import core as c
 from fotltn.logic.span import reach
+from fotltn.semantics.crisp_rows import truth
+from fotltn.semantics.tables import Value
+from fotltn.semantics.truth_rows import Truths
 
 #: A number for each trace.
 ByTrace = np.ndarray[Any, np.dtype[np.float64]]
@@ -83,6 +87,14 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
     apart = replace(cells, free=tuple(a for a in cells.free if a in free))
     every, uncut = _Sums(cells), _Sums(cells, ahead or 0)
+    if crisp and (marked := _by_rows(cells, formulas, cells.prefix, cells.axes)) is not None:
+        base_axes = tuple(a for a in cells.axes if a in free)
+        alone_marked = _by_rows(apart, {"base_true": consequent}, alone, base_axes)
+        assert alone_marked is not None
+        marked |= {"base_cells": alone_marked["cells"], "base_true": alone_marked["base_true"]}
+        for sums in (every, uncut):
+            sums.take(marked)
+        return every.counts(), None if ahead is None else uncut.counts()
     for block in cells.blocks(formulas, crisp=crisp, count=True):
         for sums in (every, uncut):
             sums.add(block, {"cells": block.counts, "absent": block.absent})
@@ -115,6 +127,11 @@ class _Sums:
             chosen = (value * inner).expand(block.shape)
             self.totals[name] += chosen.flatten(1).sum(1, dtype=torch.float64).cpu().numpy()
 
+    def take(self, numbers: Mapping[str, Tensor]) -> None:
+        """Take in numbers of cells by trace and time."""
+        for name, number in numbers.items():
+            self.totals[name] += (number * self.inner).sum(1, dtype=torch.float64).cpu().numpy()
+
     def counts(self) -> Counts:
         """All sums so far."""
         later = self.totals.pop("later", self.totals["held"])
@@ -123,6 +140,39 @@ class _Sums:
 
 
 _SUMS = tuple(field.name for field in fields(Counts) if field.name != "truncated")
+
+
+def _by_rows(
+    cells: Cells, formulas: Mapping[str, c.Formula], prefix: Prefix, axes: tuple[c.Axis, ...]
+) -> dict[str, Tensor] | None:
+    """How many cells there are at each time, and where formulas are true, at the cost of facts.
+
+    None where guards and layers of time take turns, so that a cell may count more than once.
+    """
+    times = [i for i, layer in enumerate(prefix.layers) if isinstance(layer, c.Aggregate)]
+    guarded = [i for i, n in enumerate(prefix.layers) if isinstance(n, c.Quantifier) and n.guard]
+    if len(times) > 1 and any(i < times[-1] for i in guarded):
+        return None
+    truths = Truths(cells.boolean, cells.budget)
+    plain = Prefix(tuple(n for n in prefix.layers if isinstance(n, c.Aggregate)), prefix.body)
+    ((_, often),) = weights(plain, cells.boolean, count=True)
+    there = truths.dense(Value((), often > 0))
+    for number in guarded:
+        layer = prefix.layers[number]
+        assert isinstance(layer, c.Quantifier)
+        assert layer.guard is not None
+        guard = truth(layer.guard, truths)
+        if times and number < times[-1]:  # read at the first point, and holds from there on
+            guard = truths.over_time(lambda u, _: u[..., :1].expand_as(u), guard)
+        there = truths.both(there, guard)
+    counted = there
+    for mask in present_where_used(axes, prefix.body, cells.tables):
+        counted = truths.both(counted, truths.dense(mask))
+    total = truths.count(counted, axes)
+    marks = {"cells": total, "absent": truths.count(there, axes) - total}
+    for name, formula in formulas.items():
+        marks[name] = truths.count(truths.both(counted, truth(formula, truths)), axes)
+    return marks
 
 
 def _about(prefix: Prefix, body: c.Formula, axes: tuple[c.Axis, ...]) -> Prefix:

@@ -155,45 +155,32 @@ def two_valued(
     tables: Tables,
     threshold: float,
     names: Iterable[str] | None = None,
-    *,
-    budget: int = BUDGET,
 ) -> Tables:
-    """The same with degrees at or above the threshold true, as tables of Booleans; made once.
+    """The same with degrees at or above the threshold true, as Booleans; made once.
 
     Args:
         tables: the tables.
         threshold: the degree from which on a fact is true.
         names: of the predicates that are needed; without, all.
-        budget: bytes that tables of facts may take when they are laid out.
-
-    Raises:
-        LimitError: with the predicate whose table would take more.
     """
     check_share(threshold)
     chosen = frozenset(tables.predicates if names is None else names)
-    for name in chosen:
-        table = tables.predicates.get(name)
-        if isinstance(table, SparseTable) and math.prod(table.shape) > budget:
-            raise LimitError(
-                f"the facts of '{name}', laid out over all entities and times, need "
-                f"{math.prod(table.shape):,} bytes, more than the budget of {budget:,}"
-            )
 
-    def boolean(name: str) -> Tensor:
+    def boolean(name: str) -> Tensor | SparseTable:
         table = tables.table(name)
         if isinstance(table, Tensor):
             return table >= threshold if table.dtype != torch.bool else table
-        dense = torch.full(table.shape, table.default >= threshold, device=table.value.device)
-        dense[tuple(table.index.long())] = table.value >= threshold
-        return dense
+        return replace(
+            table, value=table.value >= threshold, default=float(table.default >= threshold)
+        )
 
     def made() -> Tables:
-        dense = {
+        true = {
             name: tables.derived(("true", name, threshold), partial(boolean, name))
             for name in tables.predicates
             if name in chosen
         }
-        return replace(tables, predicates=dense)
+        return replace(tables, predicates=true)
 
     return tables.derived(("two-valued", threshold, chosen), made)
 
@@ -231,6 +218,6 @@ def degrees_of(
     """
     if semantics.boolean:
         used = used_predicates(*formulas.values())
-        tables = two_valued(tables, threshold, used, budget=budget)
-    values = axiom_values(formulas, tables, semantics)
+        tables = two_valued(tables, threshold, used)
+    values = axiom_values(formulas, tables, semantics, budget)
     return {name: float(value) for name, value in values.items()}

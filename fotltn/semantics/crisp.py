@@ -73,8 +73,8 @@ def _value(
         case c.Edge(past):
             return Value((), tables.edge(past))
         case c.Atom(name, args):
-            axes, degrees = _looked_up(tables.predicate(name), args, below, tables)
-            return Value(axes, tables.everywhere(_truth(name, degrees, threshold)))
+            axes, degrees = looked_up(tables.predicate(name), args, below, tables)
+            return Value(axes, tables.everywhere(true(name, degrees, threshold)))
         case c.Equal():
             axes, (a, b) = align(below)
             return Value(axes, tables.everywhere(torch.eq(*alike(a, b))))
@@ -97,23 +97,21 @@ def _value(
             return _quantify(below, universal, bound, tables)
         case c.Shift(_, steps, past, weak):
             ((axes, u),) = below
-            return Value(axes, _shift(u, steps, past, weak, lengths))
+            return Value(axes, shift(u, steps, past, weak, lengths))
         case c.Aggregate(universal, _, window, past):
             ((axes, u),) = below
-            some = _some(~u if universal else u, window, past, lengths)
-            return Value(axes, ~some if universal else some)
+            inner = some(~u if universal else u, window, past, lengths)
+            return Value(axes, ~inner if universal else inner)
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
             u, v = torch.broadcast_tensors(u, v)
-            reached = _until(~u if dual else u, ~v if dual else v, window, past, lengths)
+            reached = until(~u if dual else u, ~v if dual else v, window, past, lengths)
             return Value(axes, ~reached if dual else reached)
         case _:
             assert_never(node)
 
 
-def _looked_up(
-    table: Tensor, args: tuple[c.Term, ...], below: list[Value], tables: Tables
-) -> Value:
+def looked_up(table: Tensor, args: tuple[c.Term, ...], below: list[Value], tables: Tables) -> Value:
     """Terms looked up in a table; of variables that run over all entities, the table itself."""
     axes = tuple(a.axis for a in args if isinstance(a, c.Variable) and a.column is None)
     if len(axes) == len(args) == len(set(axes)) and not any(a in tables.cuts for a in axes):
@@ -121,7 +119,12 @@ def _looked_up(
     return gather(table, below)
 
 
-def _truth(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
+def true(name: str, degrees: Tensor, threshold: float | None) -> Tensor:
+    """Which degrees of a predicate are true.
+
+    Raises:
+        DataError: one is neither 0 nor 1, and there is no threshold.
+    """
     if degrees.dtype == torch.bool:
         return degrees
     if threshold is not None:
@@ -147,7 +150,7 @@ def _quantify(
     return Value(free, u.all(dims) if universal else u.any(dims))
 
 
-def _shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) -> Tensor:
+def shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) -> Tensor:
     """One point after another: its value `steps` away, if that is inside the trace."""
     out = torch.full_like(u, outside)
     horizon = u.shape[-1]
@@ -161,7 +164,7 @@ def _shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) ->
     return out.masked_fill_(~within(lengths, there, u.dim()), outside)
 
 
-def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
+def some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     """Whether any point of a window is true: how many are true up to its end, and to its begin."""
     horizon = u.shape[-1]
     times = torch.arange(horizon, device=u.device)
@@ -174,14 +177,14 @@ def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     return before[..., end] > before[..., begin]
 
 
-def _until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
+def until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     """Until by recursion over bounds and time: `a U[l,h] b = a ∧ X(a U[l-1,h-1] b)` for l > 0."""
     low, high = window.low, window.high
     if high is not None and low > high:
         return torch.zeros_like(u)
     reached = _near(u, v, None if high is None else high - low, past, lengths)
     for _ in range(min(low, u.shape[-1])):
-        reached = u & _shift(reached, 1, past, False, lengths)
+        reached = u & shift(reached, 1, past, False, lengths)
     return reached
 
 
@@ -196,5 +199,5 @@ def _near(u: Tensor, v: Tensor, reach: int | None, past: bool, lengths: Tensor) 
             reached[..., t] |= u[..., t] & reached[..., before] & inside[..., t]
         return reached
     for _ in range(reach):
-        reached = now | (u & _shift(reached, 1, past, False, lengths))
+        reached = now | (u & shift(reached, 1, past, False, lengths))
     return reached

@@ -1,0 +1,326 @@
+"""Two-valued truth that follows the facts: a base that is true or false of many, and rows.
+
+A relation is false of nearly all pairs of entities. So the truth of a formula is kept as a *base*,
+which speaks of few variables, and as *rows*: for each binding that differs from the base, its
+truth at all points of its trace. Nothing has a place for each pair at each point, unless a formula
+is about all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import LimitError
+from fotltn.logic import core as c
+from fotltn.semantics.tables import Tables, Value, align
+
+#: An operator over time: truth with axes (…, time), and the lengths of traces.
+InTime = Callable[..., Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """The truth of a formula for every trace, binding and time.
+
+    Args:
+        axes: what a binding has a place for, in order of their names.
+        base: truth where no row says otherwise: that of all these together. Axes that stand for
+            trace or time may have size 1.
+        negated: whether the base is where not all of them are true.
+        keys: the rows in order, as numbers of (trace, axes …).
+        bits: their truth, with axes (row, time).
+    """
+
+    axes: tuple[c.Axis, ...]
+    base: tuple[Value, ...]
+    negated: bool
+    keys: Tensor
+    bits: Tensor
+
+    @property
+    def never(self) -> bool:
+        """Whether nothing but rows can be true."""
+        first = self.base[0]
+        return not self.negated and not first.axes and not bool(first.tensor.any())
+
+
+class Truths:
+    """Operations on truth over the same tables."""
+
+    def __init__(self, tables: Tables, budget: int, what: str = "the formula") -> None:
+        """Nothing larger than the budget, in bytes, is made for what is evaluated."""
+        self.tables, self.budget, self.what = tables, budget, what
+        self.device = tables.lengths.device
+
+    # --- rows and their numbers ---------------------------------------------------------------
+
+    def sizes(self, axes: Iterable[c.Axis]) -> list[int]:
+        """The number of places of each axis."""
+        return [self.tables.size(a) for a in axes]
+
+    def places(self, keys: Tensor, axes: Sequence[c.Axis]) -> tuple[Tensor, dict[c.Axis, Tensor]]:
+        """The trace and the place on each axis of rows."""
+        places: dict[c.Axis, Tensor] = {}
+        for axis, size in zip(reversed(axes), reversed(self.sizes(axes)), strict=True):
+            places[axis] = keys % max(1, size)
+            keys = keys // max(1, size)
+        return keys, places
+
+    def keys(self, trace: Tensor, places: dict[c.Axis, Tensor], axes: Sequence[c.Axis]) -> Tensor:
+        """The numbers of rows."""
+        keys = trace
+        for axis, size in zip(axes, self.sizes(axes), strict=True):
+            keys = keys * size + places[axis]
+        return keys
+
+    def room(self, cells: int) -> None:
+        """Refuse to make something too large.
+
+        Raises:
+            LimitError: it would be.
+        """
+        if cells > self.budget:
+            raise LimitError(
+                f"{self.what} needs {cells:,} bytes, more than the budget of {self.budget:,}; "
+                "evaluate it on fewer entities, or give it a larger budget"
+            )
+
+    def _rowless(self, axes: tuple[c.Axis, ...], base: tuple[Value, ...], negated: bool) -> Truth:
+        keys = torch.zeros(0, dtype=torch.int64, device=self.device)
+        bits = torch.zeros(0, self.tables.horizon, dtype=torch.bool, device=self.device)
+        return Truth(axes, base, negated, keys, bits)
+
+    def dense(self, value: Value) -> Truth:
+        """Truth that is there for every binding."""
+        return self._rowless(_in_order(value.axes), (value,), False)
+
+    def constant(self, truth: bool) -> Value:
+        """The same truth everywhere."""
+        return Value((), torch.full((1, 1), truth, device=self.device))
+
+    def rows(
+        self, axes: tuple[c.Axis, ...], base: bool, keys: Tensor, bits: Tensor, *, distinct: bool
+    ) -> Truth:
+        """Rows in any order, over a constant base; of rows that are not distinct, all together."""
+        if not distinct:
+            keys, group = keys.unique(return_inverse=True)
+            total = torch.zeros(len(keys), bits.shape[1], dtype=torch.int32, device=self.device)
+            bits = total.index_add_(0, group, bits.to(torch.int32)) > 0
+        else:
+            keys, order = keys.sort()
+            bits = bits[order]
+        differ = (bits != base).any(1)
+        return Truth(axes, (self.constant(base),), False, keys[differ], bits[differ])
+
+    def base_at(self, u: Truth, trace: Tensor, places: dict[c.Axis, Tensor]) -> Tensor:
+        """The base at some rows, with axes (row, time)."""
+        result: Tensor | None = None
+        for axes, tensor in u.base:
+            at = trace if tensor.shape[0] > 1 else torch.zeros_like(trace)
+            here = tensor[(at, *(places[a] for a in axes))]
+            result = here if result is None else result & here
+        assert result is not None
+        return (~result if u.negated else result).expand(len(trace), self.tables.horizon)
+
+    def at(self, u: Truth, keys: Tensor, axes: Sequence[c.Axis]) -> Tensor:
+        """The truth at rows of at least its axes, with axes (row, time)."""
+        self.room(len(keys) * self.tables.horizon)
+        if u.axes == tuple(axes) and len(keys) == len(u.keys) and torch.equal(keys, u.keys):
+            return u.bits
+        trace, places = self.places(keys, axes)
+        truth = self.base_at(u, trace, places)
+        if not len(u.keys):
+            return truth
+        numbers = self.keys(trace, places, u.axes)
+        row = torch.searchsorted(u.keys, numbers).clamp(max=len(u.keys) - 1)
+        known = u.keys[row] == numbers
+        return torch.where(known.unsqueeze(-1), u.bits[row], truth)
+
+    def spread(self, u: Truth, axes: tuple[c.Axis, ...]) -> Truth:
+        """The same with a row for each place of axes that it lacks."""
+        lacking = [a for a in axes if a not in u.axes]
+        if not lacking or not len(u.keys):
+            return Truth(axes, u.base, u.negated, u.keys, u.bits)
+        many = math.prod(self.sizes(lacking))
+        self.room(len(u.keys) * many * self.tables.horizon)
+        trace, places = self.places(u.keys, u.axes)
+        every = torch.arange(many, device=self.device)
+        for axis in reversed(lacking):
+            places[axis] = (every % self.tables.size(axis)).repeat(len(u.keys))
+            every = every // self.tables.size(axis)
+        for axis in u.axes:
+            places[axis] = places[axis].repeat_interleave(many)
+        keys, order = self.keys(trace.repeat_interleave(many), places, axes).sort()
+        return Truth(axes, u.base, u.negated, keys, u.bits.repeat_interleave(many, 0)[order])
+
+    def laid_out(self, u: Truth) -> Value:
+        """The truth of every binding, with axes (trace, axes …, time)."""
+        value = self._solid(u)
+        if not len(u.keys):
+            return Value(value.axes, self.tables.everywhere(value.tensor))
+        shape = (self.tables.batch, *self.sizes(u.axes), self.tables.horizon)
+        self.room(math.prod(shape))
+        _, (_, tensor) = align([Value(u.axes, torch.empty(shape, device="meta")), value])
+        full = tensor.expand(shape).clone()
+        full.reshape(-1, shape[-1])[u.keys] = u.bits
+        return Value(u.axes, full)
+
+    def _solid(self, u: Truth) -> Value:
+        """The base as one table."""
+        axes, tensors = align(u.base)
+        if len(tensors) > 1:
+            self.room(math.prod(self.sizes(axes)) * self.tables.batch * self.tables.horizon)
+        truth = tensors[0]
+        for tensor in tensors[1:]:
+            truth = truth & tensor
+        return Value(axes, ~truth if u.negated else truth)
+
+    # --- connectives --------------------------------------------------------------------------
+
+    def negate(self, u: Truth) -> Truth:
+        """Where it is not true."""
+        if len(u.base) == 1:
+            return Truth(u.axes, (_not(u.base[0]),), False, u.keys, ~u.bits)
+        return Truth(u.axes, u.base, not u.negated, u.keys, ~u.bits)
+
+    def both(self, u: Truth, v: Truth) -> Truth:
+        """Where both are true."""
+        if v.never and not (u.never and set(v.axes) <= set(u.axes)):
+            u, v = v, u
+        axes = _in_order({*u.axes, *v.axes})
+        if not u.never:
+            u, v = self.spread(u, axes), self.spread(v, axes)
+            keys = torch.cat([u.keys, v.keys]).unique()
+            bits = self.at(u, keys, axes) & self.at(v, keys, axes)
+            return Truth(axes, *self._both_bases(u, v), keys, bits)
+        if axes != u.axes:
+            if v.never:
+                return self._joined(u, v, axes)
+            u = self.spread(u, axes)
+        bits = u.bits & self.at(v, u.keys, axes)
+        true = bits.any(1)
+        return Truth(axes, u.base, False, u.keys[true], bits[true])
+
+    def _both_bases(self, u: Truth, v: Truth) -> tuple[tuple[Value, ...], bool]:
+        factors = [*((self._solid(u),) if u.negated else u.base)]
+        factors += [*((self._solid(v),) if v.negated else v.base)]
+        factors.sort(key=lambda factor: -len(factor.axes))
+        merged: list[Value] = []
+        for factor in factors:  # those about the same variables become one
+            for number, other in enumerate(merged):
+                if set(factor.axes) <= set(other.axes):
+                    axes, (a, b) = align([other, factor])
+                    merged[number] = Value(axes, a & b)
+                    break
+            else:
+                merged.append(factor)
+        return tuple(merged), False
+
+    def _joined(self, u: Truth, v: Truth, axes: tuple[c.Axis, ...]) -> Truth:
+        """Pairs of rows that agree on the axes that they share."""
+        shared = [a for a in u.axes if a in v.axes]
+        (trace, places), (v_trace, v_places) = (self.places(w.keys, w.axes) for w in (u, v))
+        ours, theirs = self.keys(trace, places, shared), self.keys(v_trace, v_places, shared)
+        theirs, order = theirs.sort()
+        first, after = (torch.searchsorted(theirs, ours, right=right) for right in (False, True))
+        many = after - first
+        self.room(int(many.sum()) * self.tables.horizon)
+        left = torch.arange(len(ours), device=self.device).repeat_interleave(many)
+        start = (many.cumsum(0) - many).repeat_interleave(many)
+        right = order[first[left] + torch.arange(len(left), device=self.device) - start]
+        chosen = {a: p[left] for a, p in places.items()}
+        chosen |= {a: p[right] for a, p in v_places.items() if a not in chosen}
+        keys = self.keys(trace[left], chosen, axes)
+        return self.rows(axes, False, keys, u.bits[left] & v.bits[right], distinct=True)
+
+    # --- quantifiers --------------------------------------------------------------------------
+
+    def some(self, u: Truth, bound: Sequence[c.Axis]) -> Truth:
+        """Where it is true of some place of the bound axes."""
+        free = tuple(a for a in u.axes if a not in bound)
+        if 0 in self.sizes(bound):
+            return self._rowless(free, (self.constant(False),), False)
+        mine = [a for a in bound if a in u.axes]
+        if not mine:
+            return u
+        trace, places = self.places(u.keys, u.axes)
+        keys = self.keys(trace, places, free)
+        if u.never:
+            return self.rows(free, False, keys, u.bits, distinct=False)
+        axes, number = self._how_many(u, mine)
+        base = (Value(axes, number > 0),)
+        if not len(keys):
+            return Truth(free, base, False, keys, u.bits)
+        groups, group = keys.unique(return_inverse=True)
+        self.room(4 * len(groups) * self.tables.horizon)
+        more = torch.zeros(len(groups), u.bits.shape[1], dtype=torch.int32, device=self.device)
+        more.index_add_(0, group, u.bits.to(torch.int32))
+        more.index_add_(0, group, self.base_at(u, trace, places).to(torch.int32), alpha=-1)
+        trace, places = self.places(groups, free)
+        at = trace if number.shape[0] > 1 else torch.zeros_like(trace)
+        return Truth(free, base, False, groups, number[(at, *(places[a] for a in axes))] + more > 0)
+
+    def _how_many(self, u: Truth, bound: list[c.Axis]) -> Value:
+        """Of how many places of the bound axes the base is true."""
+        letters = {a: chr(ord("c") + i) for i, a in enumerate(u.axes)}
+        inside = {a for factor in u.base for a in factor.axes}
+        kept = [a for a in u.axes if a in inside and a not in bound]
+        if len(u.base) == 1:
+            axes, tensor = u.base[0]
+            dims = [1 + axes.index(a) for a in bound if a in axes]
+            total = tensor.sum(dims, dtype=torch.int32) if dims else tensor.to(torch.int32)
+            kept = [a for a in axes if a not in bound]
+        else:
+            terms = ",".join("b" + "".join(letters[a] for a in f.axes) + "t" for f in u.base)
+            full = [self.tables.everywhere(f.tensor).to(torch.float64) for f in u.base]
+            result = "b" + "".join(letters[a] for a in kept) + "t"
+            total = torch.einsum(f"{terms}->{result}", *full).to(torch.int64)
+        total = total * math.prod(self.sizes(a for a in bound if a not in inside))
+        return Value(tuple(kept), math.prod(self.sizes(bound)) - total if u.negated else total)
+
+    def count(self, u: Truth, axes: Sequence[c.Axis]) -> Tensor:
+        """At how many bindings of the axes it is true, as numbers with axes (trace, time)."""
+        shape = (self.tables.batch, self.tables.horizon)
+        lacking = math.prod(self.sizes(a for a in axes if a not in u.axes))
+        total = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        if not u.never:
+            total = total + self._how_many(u, list(u.axes)).tensor
+        trace, places = self.places(u.keys, u.axes)
+        bits = u.bits.to(torch.int64)
+        if not u.never:
+            bits = bits - self.base_at(u, trace, places).to(torch.int64)
+        return total.index_add(0, trace, bits) * lacking
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def over_time(self, operator: InTime, *parts: Truth) -> Truth:
+        """An operator over time, applied to base and rows alike."""
+        axes = _in_order({a for u in parts for a in u.axes})
+        lengths = self.tables.lengths
+        spread = [self.spread(u, axes) for u in parts]
+        base_axes, tensors = align([self._solid(u) for u in parts])
+        if len(tensors) > 1:
+            self.room(math.prod(self.sizes(base_axes)) * self.tables.batch * self.tables.horizon)
+        full = torch.broadcast_tensors(*map(self.tables.everywhere, tensors))
+        base = Value(base_axes, operator(*full, lengths))
+        keys = spread[0].keys
+        if len(spread) > 1:
+            keys = torch.cat([u.keys for u in spread]).unique()
+        if not len(keys):
+            return Truth(axes, (base,), False, keys, spread[0].bits[:0])
+        bits = [self.at(u, keys, axes) for u in spread]
+        trace, _ = self.places(keys, axes)
+        return Truth(axes, (base,), False, keys, operator(*bits, lengths[trace]))
+
+
+def _in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:
+    return tuple(sorted(axes, key=lambda a: (a.name, a.sort or "", a.relation or "")))
+
+
+def _not(value: Value) -> Value:
+    return Value(value.axes, ~value.tensor)
