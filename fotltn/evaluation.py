@@ -275,7 +275,7 @@ class Evaluator:
     def _by_equations(self, tables: Tables) -> dict[str, Value]:
         sizes = sizes_of(tables, tables.dtype)
         for name, formula in self.formulas.items():
-            check_peak(name, formula, sizes, self.budget, crisp=False)
+            check_peak(name, formula, sizes, self.budget)
         values = {}
         for name, formula in self.formulas.items():
             value = reference.evaluate(formula, tables, self.semantics, dtype=tables.dtype)
@@ -334,13 +334,10 @@ def _fixed(tables: Tables) -> tuple[tuple[object, ...], tuple[object, ...]]:
 
 
 def axiom_values(
-    formulas: Mapping[str, c.Formula],
-    tables: Tables,
-    semantics: Semantics,
-    budget: int = BUDGET,
+    formulas: Mapping[str, c.Formula], tables: Tables, semantics: Semantics
 ) -> dict[str, Tensor]:
     """The degree of each closed formula at the first point of all traces, differentiable."""
-    values = evaluate_all(formulas, tables, semantics, at=0, budget=budget)
+    values = evaluate_all(formulas, tables, semantics, at=0)
     return {
         name: over_traces(value.tensor[..., 0].expand(tables.batch).to(tables.dtype), semantics)
         for name, value in values.items()

@@ -124,7 +124,7 @@ class Cells:
     def value(self) -> float:
         """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
         formulas = {"": self.formula}
-        return degrees_of(formulas, self.tables, self.semantics, self.threshold, self.budget)[""]
+        return degrees_of(formulas, self.tables, self.semantics, self.threshold)[""]
 
     # --- what people ask of them --------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from fotltn.logic import core as c
 from fotltn.logic.span import reach
 from fotltn.semantics.crisp_rows import truth
 from fotltn.semantics.tables import Value
-from fotltn.semantics.truth_rows import Truths
+from fotltn.semantics.truth_rows import Truth, Truths
 
 #: A number for each trace.
 ByTrace = np.ndarray[Any, np.dtype[np.float64]]
@@ -170,8 +170,14 @@ def _by_rows(
         counted = truths.both(counted, truths.dense(mask))
     total = truths.count(counted, axes)
     marks = {"cells": total, "absent": truths.count(there, axes) - total}
+    known: dict[c.Formula, Truth] = {}
     for name, formula in formulas.items():
-        marks[name] = truths.count(truths.both(counted, truth(formula, truths)), axes)
+        where = counted
+        for part in _conjuncts(formula):
+            if part not in known:
+                known[part] = truth(part, truths)
+            where = truths.both(where, known[part])
+        marks[name] = truths.count(where, axes)
     return marks
 
 

@@ -209,7 +209,6 @@ def degrees_of(
     tables: Tables,
     semantics: Semantics,
     threshold: float,
-    budget: int = BUDGET,
 ) -> dict[str, float]:
     """The degrees of closed formulas; several traces are aggregated as ∀ aggregates.
 
@@ -219,5 +218,5 @@ def degrees_of(
     if semantics.boolean:
         used = used_predicates(*formulas.values())
         tables = two_valued(tables, threshold, used)
-    values = axiom_values(formulas, tables, semantics, budget)
+    values = axiom_values(formulas, tables, semantics)
     return {name: float(value) for name, value in values.items()}

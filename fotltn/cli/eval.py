@@ -133,7 +133,7 @@ def _rows(
     from fotltn.evaluation import evaluate_all, present
     from fotltn.grounding.dense import interpretation
 
-    tables = interpretation(facts, checked.signature, sparse=not semantics.boolean)
+    tables = interpretation(facts, checked.signature, sparse=True)
     values = evaluate_all(
         {name: core for name, core, _ in goals}, tables, semantics, at=time, threshold=threshold,
         budget=budget,

@@ -14,7 +14,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
-from fotltn.plan.cost import check_peak, peak_bytes
+from fotltn.plan.cost import peak_bytes
 from fotltn.plan.explain import as_dict, size
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import semantics_of
@@ -75,14 +75,12 @@ def _by_equations(
     formulas: dict[str, c.Formula], sizes: Sizes, budget: int
 ) -> tuple[str, dict[str, object]]:
     """What two-valued logic takes, one axiom after the other: for people and for machines."""
-    for name, formula in formulas.items():
-        check_peak(name, formula, sizes, budget, crisp=True)
     peaks = {name: peak_bytes(formula, sizes, crisp=True) for name, formula in formulas.items()}
     most = max(peaks.values(), default=0)
-    lines = [f"{name}: by the equations, at most {size(peak)}" for name, peak in peaks.items()]
+    lines = [f"{name}: by rows of facts, at most {size(peak)}" for name, peak in peaks.items()]
     last = (
-        f"Two-valued logic has no steps to choose from: at most {size(most)} of intermediate "
-        f"results (budget {size(budget)})"
+        f"Two-valued logic follows the facts, with no steps to choose from: at most {size(most)} "
+        f"of intermediate results (budget {size(budget)}), where much is true of most bindings"
     )
     roots = [{"name": name, "step": None, "peak_bytes": peak} for name, peak in peaks.items()]
     shown = {"roots": roots, "steps": [], "peak_bytes": most, "budget_bytes": budget}

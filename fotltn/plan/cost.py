@@ -61,13 +61,13 @@ def peak_bytes(formula: c.Formula, sizes: Sizes, *, crisp: bool) -> int:
     return peak
 
 
-def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int, *, crisp: bool) -> None:
+def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int) -> None:
     """Refuse a formula that evaluation by the equations has no room for.
 
     Raises:
         LimitError: with the formula's name, what it needs and what there is.
     """
-    needed = peak_bytes(formula, sizes, crisp=crisp)
+    needed = peak_bytes(formula, sizes, crisp=False)
     if needed > budget:
         raise LimitError(
             f"{called(name)} needs {needed:,} bytes, more than the budget of {budget:,}; evaluate "

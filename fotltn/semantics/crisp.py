@@ -152,16 +152,24 @@ def _quantify(
 
 def shift(u: Tensor, steps: int, past: bool, outside: bool, lengths: Tensor) -> Tensor:
     """One point after another: its value `steps` away, if that is inside the trace."""
+    out = moved(u, steps, past, outside)
+    if past:
+        return out
+    there = torch.arange(steps, u.shape[-1] + steps, device=u.device)
+    return out.masked_fill_(~within(lengths, there, u.dim()), outside)
+
+
+def moved(u: Tensor, steps: int, past: bool, outside: bool = False) -> Tensor:
+    """The value `steps` away at each point of the tables, wherever traces end."""
     out = torch.full_like(u, outside)
     horizon = u.shape[-1]
     if steps >= horizon:
         return out
     if past:
         out[..., steps:] = u[..., : horizon - steps]
-        return out
-    out[..., : horizon - steps] = u[..., steps:]
-    there = torch.arange(steps, horizon + steps, device=u.device)
-    return out.masked_fill_(~within(lengths, there, u.dim()), outside)
+    else:
+        out[..., : horizon - steps] = u[..., steps:]
+    return out
 
 
 def some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:

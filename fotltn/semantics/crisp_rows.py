@@ -12,7 +12,7 @@ from torch import Tensor
 from fotltn.logic import core as c
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value, align, gather, term_value
+from fotltn.semantics.tables import Tables, Value, align, gather, term_value, within
 from fotltn.semantics.truth_rows import Truth, Truths
 from fotltn.tree import fold
 
@@ -81,7 +81,7 @@ def _visit(
                 lambda u, lengths: crisp.shift(u, steps, past, weak, lengths), *parts
             )
         case c.Aggregate(universal, _, window, past):
-            once = partial(crisp.some, window=window, past=past)
+            once = partial(_some, window=window, past=past)
             return truths.over_time(
                 lambda u, lengths: (
                     ~once(~u, lengths=lengths) if universal else once(u, lengths=lengths)
@@ -89,7 +89,7 @@ def _visit(
                 *parts,
             )
         case c.Until(dual, _, _, window, past):
-            until = partial(crisp.until, window=window, past=past)
+            until = partial(_until, window=window, past=past)
             return truths.over_time(
                 lambda u, v, lengths: (
                     ~until(~u, ~v, lengths=lengths) if dual else until(u, v, lengths=lengths)
@@ -98,6 +98,54 @@ def _visit(
             )
         case _:
             assert_never(node)
+
+
+def _some(u: Tensor, lengths: Tensor, window: c.Window, past: bool) -> Tensor:
+    """Whether any point of a window is true: of one point, of two, of four, and so on."""
+    near = u & within(lengths, torch.arange(u.shape[-1], device=u.device), u.dim())
+    points, wanted = 1, _points(window, u.shape[-1])
+    if not wanted:
+        return torch.zeros_like(u)
+    while points < wanted:
+        step = min(points, wanted - points)
+        near = near | crisp.moved(near, step, past)
+        points += step
+    return crisp.moved(near, window.low, past) if window.low else near
+
+
+def _points(window: c.Window, horizon: int) -> int:
+    """How many points of the tables a window can have."""
+    last = horizon - 1 if window.high is None else min(window.high, horizon - 1)
+    return max(0, last - window.low + 1)
+
+
+def _until(u: Tensor, v: Tensor, lengths: Tensor, window: c.Window, past: bool) -> Tensor:
+    """Until over one point, two, four, and so on: `b`, or `a` for so long, and then again."""
+    near = v & within(lengths, torch.arange(u.shape[-1], device=u.device), u.dim())
+    points, wanted, so_far = 1, _points(window, u.shape[-1]), u
+    if not wanted:
+        return torch.zeros_like(u)
+    while points < wanted:
+        step = min(points, wanted - points)
+        held = so_far if step == points else _throughout(u, step, past)
+        near = near | (held & crisp.moved(near, step, past))
+        if 2 * points < wanted:
+            so_far = so_far & crisp.moved(so_far, points, past)
+        points += step
+    if not window.low:
+        return near
+    return _throughout(u, window.low, past) & crisp.moved(near, window.low, past)
+
+
+def _throughout(u: Tensor, points: int, past: bool) -> Tensor:
+    """Whether it is true at this point and the next ones, so many in all."""
+    known = 1
+    so_far = u
+    while known < points:
+        step = min(known, points - known)
+        so_far = so_far & crisp.moved(so_far, step, past)
+        known += step
+    return so_far
 
 
 def _facts(
@@ -129,7 +177,7 @@ def _facts(
         bits[row] = not default
     else:
         bits[row, time] = not default
-    return Truth(names, (truths.constant(default),), False, keys, bits)
+    return truths.made(truths.truth(names, (truths.constant(default),), False, keys, bits))
 
 
 def _read(name: str, table: SparseTable, threshold: float | None) -> tuple[bool, Tensor]:

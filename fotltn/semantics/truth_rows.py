@@ -9,6 +9,7 @@ is about all of them.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from torch import Tensor
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.semantics.tables import Tables, Value, align
+
+#: The bytes of rows that operators over time go through at once.
+_AT_ONCE = 2**20
 
 #: An operator over time: truth with axes (…, time), and the lengths of traces.
 InTime = Callable[..., Tensor]
@@ -56,6 +60,7 @@ class Truths:
         """Nothing larger than the budget, in bytes, is made for what is evaluated."""
         self.tables, self.budget, self.what = tables, budget, what
         self.device = tables.lengths.device
+        self._made: list[weakref.ref[Tensor]] = []
 
     # --- rows and their numbers ---------------------------------------------------------------
 
@@ -78,22 +83,38 @@ class Truths:
             keys = keys * size + places[axis]
         return keys
 
+    def truth(
+        self,
+        axes: tuple[c.Axis, ...],
+        base: tuple[Value, ...],
+        negated: bool,
+        keys: Tensor,
+        bits: Tensor,
+    ) -> Truth:
+        """Put it together, and know that it is there as long as somebody holds it."""
+        self._made += [weakref.ref(t) for t in (keys, bits, *(f.tensor for f in base))]
+        return Truth(axes, base, negated, keys, bits)
+
     def room(self, cells: int) -> None:
-        """Refuse to make something too large.
+        """Refuse to make something that does not fit beside what is there.
 
         Raises:
-            LimitError: it would be.
+            LimitError: it does not; the bytes are those of what is there, and of what an operator
+                makes of so many cells before it has its result.
         """
-        if cells > self.budget:
+        there = {t.untyped_storage().data_ptr(): t for r in self._made if (t := r()) is not None}
+        self._made = [weakref.ref(t) for t in there.values()]
+        needed = sum(t.untyped_storage().nbytes() for t in there.values()) + 3 * cells
+        if needed > self.budget:
             raise LimitError(
-                f"{self.what} needs {cells:,} bytes, more than the budget of {self.budget:,}; "
+                f"{self.what} needs {needed:,} bytes, more than the budget of {self.budget:,}; "
                 "evaluate it on fewer entities, or give it a larger budget"
             )
 
     def _rowless(self, axes: tuple[c.Axis, ...], base: tuple[Value, ...], negated: bool) -> Truth:
         keys = torch.zeros(0, dtype=torch.int64, device=self.device)
         bits = torch.zeros(0, self.tables.horizon, dtype=torch.bool, device=self.device)
-        return Truth(axes, base, negated, keys, bits)
+        return self.truth(axes, base, negated, keys, bits)
 
     def dense(self, value: Value) -> Truth:
         """Truth that is there for every binding."""
@@ -115,7 +136,13 @@ class Truths:
             keys, order = keys.sort()
             bits = bits[order]
         differ = (bits != base).any(1)
-        return Truth(axes, (self.constant(base),), False, keys[differ], bits[differ])
+        return self.made(
+            self.truth(axes, (self.constant(base),), False, keys[differ], bits[differ])
+        )
+
+    def made(self, u: Truth) -> Truth:
+        """The same; what is about one variable is laid out, which costs no more than its table."""
+        return u if len(u.axes) > 1 or not len(u.keys) else self.dense(self.laid_out(u))
 
     def base_at(self, u: Truth, trace: Tensor, places: dict[c.Axis, Tensor]) -> Tensor:
         """The base at some rows, with axes (row, time)."""
@@ -130,7 +157,7 @@ class Truths:
     def at(self, u: Truth, keys: Tensor, axes: Sequence[c.Axis]) -> Tensor:
         """The truth at rows of at least its axes, with axes (row, time)."""
         self.room(len(keys) * self.tables.horizon)
-        if u.axes == tuple(axes) and len(keys) == len(u.keys) and torch.equal(keys, u.keys):
+        if u.axes == tuple(axes) and keys is u.keys:
             return u.bits
         trace, places = self.places(keys, axes)
         truth = self.base_at(u, trace, places)
@@ -145,7 +172,7 @@ class Truths:
         """The same with a row for each place of axes that it lacks."""
         lacking = [a for a in axes if a not in u.axes]
         if not lacking or not len(u.keys):
-            return Truth(axes, u.base, u.negated, u.keys, u.bits)
+            return self.truth(axes, u.base, u.negated, u.keys, u.bits)
         many = math.prod(self.sizes(lacking))
         self.room(len(u.keys) * many * self.tables.horizon)
         trace, places = self.places(u.keys, u.axes)
@@ -156,7 +183,7 @@ class Truths:
         for axis in u.axes:
             places[axis] = places[axis].repeat_interleave(many)
         keys, order = self.keys(trace.repeat_interleave(many), places, axes).sort()
-        return Truth(axes, u.base, u.negated, keys, u.bits.repeat_interleave(many, 0)[order])
+        return self.truth(axes, u.base, u.negated, keys, u.bits.repeat_interleave(many, 0)[order])
 
     def laid_out(self, u: Truth) -> Value:
         """The truth of every binding, with axes (trace, axes …, time)."""
@@ -185,8 +212,8 @@ class Truths:
     def negate(self, u: Truth) -> Truth:
         """Where it is not true."""
         if len(u.base) == 1:
-            return Truth(u.axes, (_not(u.base[0]),), False, u.keys, ~u.bits)
-        return Truth(u.axes, u.base, not u.negated, u.keys, ~u.bits)
+            return self.truth(u.axes, (_not(u.base[0]),), False, u.keys, ~u.bits)
+        return self.truth(u.axes, u.base, not u.negated, u.keys, ~u.bits)
 
     def both(self, u: Truth, v: Truth) -> Truth:
         """Where both are true."""
@@ -197,14 +224,14 @@ class Truths:
             u, v = self.spread(u, axes), self.spread(v, axes)
             keys = torch.cat([u.keys, v.keys]).unique()
             bits = self.at(u, keys, axes) & self.at(v, keys, axes)
-            return Truth(axes, *self._both_bases(u, v), keys, bits)
+            return self.truth(axes, *self._both_bases(u, v), keys, bits)
         if axes != u.axes:
             if v.never:
                 return self._joined(u, v, axes)
             u = self.spread(u, axes)
         bits = u.bits & self.at(v, u.keys, axes)
         true = bits.any(1)
-        return Truth(axes, u.base, False, u.keys[true], bits[true])
+        return self.truth(axes, u.base, False, u.keys[true], bits[true])
 
     def _both_bases(self, u: Truth, v: Truth) -> tuple[tuple[Value, ...], bool]:
         factors = [*((self._solid(u),) if u.negated else u.base)]
@@ -255,7 +282,7 @@ class Truths:
         axes, number = self._how_many(u, mine)
         base = (Value(axes, number > 0),)
         if not len(keys):
-            return Truth(free, base, False, keys, u.bits)
+            return self.truth(free, base, False, keys, u.bits)
         groups, group = keys.unique(return_inverse=True)
         self.room(4 * len(groups) * self.tables.horizon)
         more = torch.zeros(len(groups), u.bits.shape[1], dtype=torch.int32, device=self.device)
@@ -263,7 +290,8 @@ class Truths:
         more.index_add_(0, group, self.base_at(u, trace, places).to(torch.int32), alpha=-1)
         trace, places = self.places(groups, free)
         at = trace if number.shape[0] > 1 else torch.zeros_like(trace)
-        return Truth(free, base, False, groups, number[(at, *(places[a] for a in axes))] + more > 0)
+        bits = number[(at, *(places[a] for a in axes))] + more > 0
+        return self.made(self.truth(free, base, False, groups, bits))
 
     def _how_many(self, u: Truth, bound: list[c.Axis]) -> Value:
         """Of how many places of the bound axes the base is true."""
@@ -304,18 +332,22 @@ class Truths:
         lengths = self.tables.lengths
         spread = [self.spread(u, axes) for u in parts]
         base_axes, tensors = align([self._solid(u) for u in parts])
-        if len(tensors) > 1:
-            self.room(math.prod(self.sizes(base_axes)) * self.tables.batch * self.tables.horizon)
+        self.room(math.prod(self.sizes(base_axes)) * self.tables.batch * self.tables.horizon)
         full = torch.broadcast_tensors(*map(self.tables.everywhere, tensors))
         base = Value(base_axes, operator(*full, lengths))
         keys = spread[0].keys
         if len(spread) > 1:
             keys = torch.cat([u.keys for u in spread]).unique()
         if not len(keys):
-            return Truth(axes, (base,), False, keys, spread[0].bits[:0])
-        bits = [self.at(u, keys, axes) for u in spread]
+            return self.truth(axes, (base,), False, keys, spread[0].bits[:0])
         trace, _ = self.places(keys, axes)
-        return Truth(axes, (base,), False, keys, operator(*bits, lengths[trace]))
+        bits = torch.empty(len(keys), self.tables.horizon, dtype=torch.bool, device=self.device)
+        many = max(1, _AT_ONCE // self.tables.horizon)
+        for start in range(0, len(keys), many):
+            part = slice(start, start + many)
+            values = [self.at(u, keys[part], axes) for u in spread]
+            bits[part] = operator(*values, lengths[trace[part]])
+        return self.truth(axes, (base,), False, keys, bits)
 
 
 def _in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:

@@ -43,5 +43,5 @@ def test_crisp_and_rules_name_the_axiom(folder, call):
     assert "'Near' needs " in err
     status, _, err = call("rules", theory, "--facts", facts, "--budget", "200")
     assert status == 1
-    assert "'Any': " in err
+    assert "'Near': " in err
     assert "more than the budget of 200" in err
