@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import os
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,11 +70,19 @@ def layer(module: str) -> str:
 
 
 def imports(code: ast.AST, module: str, known: frozenset[str]) -> Iterator[tuple[str, int, bool]]:
-    """The modules of ours that a file imports: name, line, and whether inside a function."""
-    for node in ast.walk(code):
-        for child in ast.iter_child_nodes(node):
-            child.parent = node  # type: ignore[attr-defined]
-    for node in ast.walk(code):
+    """The modules of ours that a file imports: name, line, and whether inside a function.
+
+    An import in a function runs when it is called; one for types alone, never.
+    """
+    queue = [(code, False)]
+    for node, inside in queue:  # which grows meanwhile
+        match node:
+            case ast.FunctionDef() | ast.If(ast.Name("TYPE_CHECKING")):
+                below = True
+            case _:
+                below = inside
+        children = ast.iter_child_nodes(node)
+        queue += [(child, below) for child in children if not isinstance(child, ast.expr)]
         match node:
             case ast.Import(names):
                 found = [alias.name for alias in names]
@@ -85,18 +95,12 @@ def imports(code: ast.AST, module: str, known: frozenset[str]) -> Iterator[tuple
                 continue
         for name in dict.fromkeys(found):
             if package(name) in ("fotltn", "reproduction"):
-                yield name, node.lineno, _in_function(node)
+                yield name, node.lineno, inside
 
 
-def _in_function(node: ast.AST) -> bool:
-    """Whether an import runs when something is called, or never: for types alone."""
-    match getattr(node, "parent", None):
-        case None:
-            return False
-        case ast.FunctionDef() | ast.If(ast.Name("TYPE_CHECKING")):
-            return True
-        case parent:
-            return _in_function(parent)
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(every_module()[module].read_text("utf-8"))
 
 
 @cache
@@ -105,8 +109,8 @@ def edges() -> list[tuple[str, str, int, bool]]:
     known = frozenset(every_module())
     return [
         (module, target, line, inside)
-        for module, file in every_module().items()
-        for target, line, inside in imports(ast.parse(file.read_text("utf-8")), module, known)
+        for module in every_module()
+        for target, line, inside in imports(parsed(module), module, known)
     ]
 
 
@@ -188,31 +192,30 @@ def test_the_check_of_imports_can_fail():
 # --- torch -----------------------------------------------------------------------------------
 
 
-def loads_torch(*names: str) -> list[str]:
-    """Those of the modules after whose import, in a fresh interpreter, torch is loaded."""
+@pytest.fixture(scope="module")
+def loading_torch() -> list[str]:
+    """Of the language, then `fotltn.evaluation`: those after whose import torch is loaded."""
     code = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"
         "    importlib.import_module(name)\n"
         "    if 'torch' in sys.modules: print(name)\n"
     )
+    names = [*WITHOUT_TORCH, *(m for m in modules() if m.startswith(PACKAGES_WITHOUT_TORCH))]
+    assert len(names) > 15
     done = subprocess.run(
-        [sys.executable, "-c", code, *names], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+        [sys.executable, "-c", code, *names, "fotltn.evaluation"], cwd=ROOT, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
     return done.stdout.split()
 
 
-def test_the_language_loads_without_torch():
-    names = [
-        *WITHOUT_TORCH,
-        *(m for m in modules() if m.startswith(PACKAGES_WITHOUT_TORCH)),
-    ]
-    assert len(names) > 15
-    assert loads_torch(*names) == []
+def test_the_language_loads_without_torch(loading_torch):
+    assert [name for name in loading_torch if name != "fotltn.evaluation"] == []
 
 
-def test_the_check_of_torch_can_fail():
-    assert loads_torch("fotltn", "fotltn.evaluation") == ["fotltn.evaluation"]
+def test_the_check_of_torch_can_fail(loading_torch):
+    assert "fotltn.evaluation" in loading_torch
 
 
 def test_what_needs_torch_loads_on_first_use():
@@ -235,16 +238,16 @@ def test_what_needs_torch_loads_on_first_use():
 # --- what a command loads --------------------------------------------------------------------
 
 HEAVY = (
-    "jinja2", "matplotlib", "pyarrow", "scipy.stats", "sklearn", "starlette", "torch",
+    "jinja2", "matplotlib", "pyarrow", "scipy.stats", "sklearn", "starlette", "sympy", "torch",
     "torch._dynamo",
 )  # fmt: skip
 
-#: The heavy packages that a command may load.
+#: The heavy packages that a command may load. Each may load what those before it may.
 LOADS: dict[str, tuple[list[str], set[str]]] = {
     "check": (["t.fot"], set()),
     "show": (["t.fot"], set()),
-    "eval": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
     "plan": (["t.fot", "--size", "agent=3"], {"torch"}),
+    "eval": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
     "ask": (["model", "Stop(x)"], {"torch", "pyarrow"}),
     "violations": (["model"], {"torch", "pyarrow"}),
     "rules": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
@@ -268,30 +271,39 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def loaded(folder: Path, *arguments: str) -> set[str]:
-    """Those of the heavy packages that a command loads, in a fresh interpreter."""
+@pytest.fixture(scope="module")
+def loaded(scene: Path) -> dict[str, set[str]]:
+    """The heavy packages that are there after each command, one after another in one process."""
     code = (
-        "import sys\n"
+        "import json, sys\n"
         "from fotltn.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit as end: assert not end.code, end\n"
-        f"print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)\n"
+        "for command in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['fotltn', *command]\n"
+        "    try: main()\n"
+        "    except SystemExit as end: assert not end.code, end\n"
+        f"    print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)\n"
     )
+    commands = [[name, *arguments] for name, (arguments, _) in LOADS.items()]
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True,
-        check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", code, json.dumps(commands)], cwd=scene, capture_output=True,
+        text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    return set(done.stderr.splitlines()[-1].split())
+    lines = done.stderr.splitlines()
+    return {name: set(line.split()) for name, line in zip(LOADS, lines, strict=True)}
 
 
 @pytest.mark.parametrize("command", list(LOADS))
-def test_a_command_loads_what_it_uses(scene, command):
-    arguments, allowed = LOADS[command]
-    assert loaded(scene, command, *arguments) <= allowed
+def test_a_command_loads_what_it_uses(loaded, command):
+    assert loaded[command] <= LOADS[command][1]
 
 
-def test_the_check_of_what_commands_load_can_fail(scene):
-    assert "torch" in loaded(scene, "plan", *LOADS["plan"][0])
+def test_a_command_may_load_what_those_before_it_may():
+    allowed = [packages for _, packages in LOADS.values()]
+    assert all(before <= after for before, after in pairwise(allowed))
+
+
+def test_the_check_of_what_commands_load_can_fail(loaded):
+    assert "torch" in loaded["plan"]
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -333,8 +345,7 @@ def undocumented(code: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", list(every_module()))
 def test_what_is_public_is_documented(name):
-    code = ast.parse(every_module()[name].read_text("utf-8"))
-    assert list(undocumented(code)) == []
+    assert list(undocumented(parsed(name))) == []
 
 
 def test_the_check_of_docstrings_can_fail():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -286,5 +287,5 @@ def _largest(error: Tensor, chosen: Tensor, top: int) -> list[tuple[int, ...]]:
     least = flat.topk(number).values[-1]
     above = (flat > least).nonzero().squeeze(-1)
     equal = (flat == least).nonzero().squeeze(-1)[: number - above.numel()]
-    places = torch.unravel_index(torch.cat([above, equal]), ordered.shape)
-    return [(trace, *rest, time) for trace, time, *rest in torch.stack(places, -1).tolist()]
+    places = np.unravel_index(torch.cat([above, equal]).cpu().numpy(), ordered.shape)
+    return [(trace, *rest, time) for trace, time, *rest in np.stack(places, -1).tolist()]

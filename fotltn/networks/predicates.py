@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from fotltn.errors import DataError, FotError, did_you_mean, listing
 from fotltn.networks.encoders import smoothing
@@ -42,7 +41,8 @@ def mlp(
     layers: list[nn.Module] = []
     sizes = [width, *hidden, outputs]
     for before, after in pairwise(sizes):
-        layer = skip_init(nn.Linear, before, after)  # draws nothing by itself
+        with torch.random.fork_rng(devices=[]):  # what it draws by itself is drawn anew below
+            layer = nn.Linear(before, after, device="cpu")
         bound = before**-0.5
         with torch.no_grad():
             layer.weight.uniform_(-bound, bound, generator=generator)

@@ -161,8 +161,7 @@ class Site:
         table, dtype = tables.table(predicate), tables.dtype
         trace = self.cell.trace if table.shape[0] > 1 else 0
         if isinstance(table, Tensor):
-            at: tuple[Tensor, ...] = torch.unravel_index(places, table.shape[1:])
-            return table.detach()[trace][at].to(dtype)
+            return table.detach()[trace].take(places).to(dtype)
         keys, values = tables.derived(("facts", predicate), lambda: _sorted(table))
         degrees = torch.full(places.shape, table.default, dtype=dtype, device=values.device)
         if len(keys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,11 +52,11 @@ class Values:
             return self._now(value, node.axes, inner, time).expand(sizes).reshape(-1)
 
         degrees, truths = every(self.fuzzy[node.body]), every(self.crisp[node.body]) > 0.5
-        chosen = torch.arange(math.prod(sizes), device=degrees.device)
+        guarded = torch.ones_like(truths)
         if node in self.guards:
-            chosen = chosen[every(self.guards[node]) > 0.5]
-        places = torch.stack(torch.unravel_index(chosen, sizes), -1) if sizes else chosen[:, None]
-        return degrees[chosen], truths[chosen], places
+            guarded = every(self.guards[node]) > 0.5
+        places = guarded.reshape(sizes or [1]).nonzero()
+        return degrees[guarded], truths[guarded], places
 
     def points(self, node: c.Formula, inner: Inner, first: int, last: int) -> tuple[Tensor, Tensor]:
         """The degrees and truths of a part from one point to another."""
