@@ -3,12 +3,14 @@
 import gc
 import os
 import signal
+from functools import cache
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores; so do the programs they start
     os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
+import typer.main
 from hypothesis import HealthCheck, settings
 
 # A program that is started in the background ignores Ctrl-C, and so would the programs it starts.
@@ -28,6 +30,14 @@ def _reproducible():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_built_once():
+    """Typer reads the signatures of all commands at each call; a process makes but one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 def pytest_collection_finish():

@@ -219,8 +219,10 @@ def some(table: Flags, axis: int) -> Flags:
 def ago(table: Flags) -> Flags:
     """A table as it was 0 to 3 points ago, with one more axis in front; before the start, false."""
     steps = table.shape[-1]
-    padded = np.pad(table, [(0, 0)] * (table.ndim - 1) + [(WINDOW, 0)])
-    return np.stack([padded[..., WINDOW - j : WINDOW - j + steps] for j in range(WINDOW + 1)])
+    past = np.zeros((WINDOW + 1, *table.shape), dtype=table.dtype)
+    for j in range(min(WINDOW + 1, steps)):
+        past[j, ..., j:] = table[..., : steps - j]
+    return past
 
 
 def since_reset(reset: Flags) -> Flags:

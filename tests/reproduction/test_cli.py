@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from fotltn.learn.locks import reserved
 from reproduction.cli import app
 from reproduction.paper import sweep
 from reproduction.report.records import read, record, write
-from tests.cli.conftest import Call, caller
+from tests.cli.conftest import Call, Result, caller
 from tests.patience import PATIENCE
 from tests.reproduction.synthetic import values
 from tests.reproduction.test_sweep import made_up
@@ -155,34 +154,49 @@ def test_pages_are_checked(call, monkeypatch):
 # --- the door --------------------------------------------------------------------------------
 
 
-def door(*arguments: object, cwd: Path, python: Path) -> subprocess.CompletedProcess[str]:
-    """`fotltn reproduce` of the package in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "fotltn", "reproduce", *map(str, arguments)],
+CALLS = """
+import contextlib, io, json, sys
+from fotltn.cli.main import main
+results = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["fotltn", "reproduce", *arguments]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try: main()
+        except SystemExit as end: results.append((end.code, out.getvalue(), err.getvalue()))
+print(json.dumps(results))
+"""
+
+
+def door(*calls: list[str], cwd: Path, python: Path) -> list[Result]:
+    """What `fotltn reproduce` of the package in a folder says, one call after another."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, json.dumps(calls)],
         cwd=cwd, env={**os.environ, "PYTHONPATH": str(python)}, capture_output=True, text=True,
     )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return [Result(*said) for said in json.loads(done.stdout)]
 
 
 def test_in_a_checkout_the_door_leads_to_the_experiments(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "fotltn").symlink_to(ROOT / "fotltn")  # only the package is on the path
-    go = partial(door, cwd=tmp_path, python=tmp_path / "lib")
-    done = go("out", *SMALLEST, "--repetitions", "1", "--method", "FOT-LTN", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["runs"] == 1
+    right = ["out", *SMALLEST, "--repetitions", "1", "--method", "FOT-LTN", "--json"]
+    done, wrong = door(right, ["out", "--epochs", "0"], cwd=tmp_path, python=tmp_path / "lib")
+    assert (done.status, done.err) == (0, "")
+    assert json.loads(done.out)["runs"] == 1
     assert len(read(tmp_path / "out" / "records.parquet")) == 1
-    wrong = go("out", "--epochs", "0")
-    assert wrong.returncode == 2
-    assert "--epochs" in wrong.stderr
+    assert wrong.status == 2
+    assert "--epochs" in wrong.err
 
 
 def test_elsewhere_the_door_says_where_they_are(tmp_path):
     """As installed: the package alone, even with a folder of that name beside it."""
     shutil.copytree(ROOT / "fotltn", tmp_path / "fotltn")
     (tmp_path / "reproduction").mkdir()
-    done = door("--quick", cwd=tmp_path, python=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
+    (done,) = door(["--quick"], cwd=tmp_path, python=tmp_path)
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
         "error: the paper's experiments are not installed: they live in the repository\n"
         "      = in a checkout, run: python -m reproduction run\n"
     )
