@@ -11,6 +11,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores; so do the pr
 import pytest
 import torch
 import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 # A program that is started in the background ignores Ctrl-C, and so would the programs it starts.
@@ -36,7 +37,9 @@ def _reproducible():
 def _commands_are_built_once():
     """Typer reads the signatures of all commands at each call; a process makes but one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        once = cache(typer.main.get_command)
+        patch.setattr(typer.main, "get_command", once)
+        patch.setattr(typer.testing, "_get_command", once)
         yield
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from fotltn import __version__
 from fotltn.analysis.metrics import chance, kb_sat, mean, pr_auc
-from fotltn.engine import Prepared, compile_formulas
+from fotltn.engine import Prepared, Program, compile_formulas
 from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
@@ -33,7 +34,7 @@ from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 from reproduction.paper.htgnn import HTGNN
 from reproduction.paper.many_networks import ManyMLP
-from reproduction.paper.protocol import Run, Setting, World, facts_of, world
+from reproduction.paper.protocol import Run, Setting, World, facts_of, theory, world
 from reproduction.paper.supervision import (
     Supervision,
     cross_entropy,
@@ -92,13 +93,19 @@ class Batch:
 
     def axioms(self, semantics: Semantics, tables: Degrees, dtype: torch.dtype) -> Prepared:
         """The axioms, planned for tables of this batch."""
-        formulas = {a.name: a.formula for a in self.world.theory.axioms}
-        program = compile_formulas(formulas, self.world.theory.signature, semantics)
-        return program.prepare(self.model(tables), dtype=dtype, budget=BUDGET)
+        return _program(semantics).prepare(self.model(tables), dtype=dtype, budget=BUDGET)
 
     def model(self, tables: Degrees) -> Tables:
         """Tables of all predicates, with a trace for each run."""
         return replace(self.base, predicates={**self.base.predicates, **tables})
+
+
+@cache
+def _program(semantics: Semantics) -> Program:
+    """The thirteen axioms, which all data sets share."""
+    return compile_formulas(
+        {a.name: a.formula for a in theory().axioms}, theory().signature, semantics
+    )
 
 
 def batch(

@@ -5,15 +5,16 @@ import io
 import json
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from fotltn.cli.output import Escaping
 from fotltn.cli.terminal import Terminal
 from fotltn.errors import DataError, visible
+from tests.cli.conftest import succeed
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Escapes that clear the screen, ring, set the title by a C1 control, turn text around, …
@@ -84,11 +85,11 @@ def test_no_command_sends_them_to_the_terminal(call, command):
 
 
 @pytest.mark.reliability
-def test_what_is_to_be_read_again_is_as_it_is_but_for_a_terminal(call, tmp_path):
+def test_what_is_to_be_read_again_is_as_it_is_but_for_a_terminal(call, tmp_path, monkeypatch):
     text = f'sort agent\npredicate Stop(agent)\n\naxiom A: Stop("{HOSTILE}")\n'
     (tmp_path / "t.fot").write_text(text)
     assert call("show", tmp_path / "t.fot").out == text
-    assert harmless(on_a_terminal("show", tmp_path / "t.fot"))
+    assert harmless(on_a_terminal(monkeypatch, "show", tmp_path / "t.fot"))
 
 
 @pytest.mark.reliability
@@ -118,31 +119,31 @@ def test_a_table_is_as_wide_as_what_is_shown():
 
 @pytest.mark.reliability
 @pytest.mark.usefixtures("project")
-def test_a_terminal_gets_styles_but_no_escapes_of_names():
+def test_a_terminal_gets_styles_but_no_escapes_of_names(monkeypatch):
     formula = f'Stop("{HOSTILE}")'
-    text = on_a_terminal(
-        "rules", "t.fot", "--facts", "f.csv", "--formula", formula, "--resamples", 0
-    )
+    command = ("rules", "t.fot", "--facts", "f.csv", "--formula", formula, "--resamples", 0)
+    text = on_a_terminal(monkeypatch, *command)
     assert "\x1b[1m" in text, "the head of the table is bold"
     assert r"\u001b[2J" in text
     assert "\x1b[2J" not in text
     assert harmless(text.replace("\x1b", ""))
 
 
-def on_a_terminal(*args: object) -> str:
-    """What a process sends to a real terminal."""
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, *args: object) -> str:
+    """What a command sends to a real terminal."""
     read, write = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "200"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "fotltn", *map(str, args)], stdout=write, stderr=write,
-        stdin=subprocess.DEVNULL, env=environment,
-    ):  # fmt: skip
-        os.close(write)
-        sent = b""
-        while chunk := _read(read):
-            sent += chunk
+    sent: list[bytes] = []
+    reader = Thread(target=lambda: sent.extend(iter(lambda: _read(read), b"")), daemon=True)
+    reader.start()
+    with monkeypatch.context() as here, open(write, "w", encoding="utf-8") as terminal:
+        for name in ("stdout", "stderr"):
+            here.setattr(sys, name, terminal)
+        here.setenv("TERM", "xterm")
+        here.setenv("COLUMNS", "200")
+        succeed(*args)
+    reader.join()
     os.close(read)
-    return sent.decode().replace("\r\n", "\n")
+    return b"".join(sent).decode().replace("\r\n", "\n")
 
 
 def _read(handle: int) -> bytes:
