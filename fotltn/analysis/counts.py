@@ -22,7 +22,7 @@ from fotltn.logic import core as c
 from fotltn.logic.span import reach
 from fotltn.semantics.crisp_rows import truth
 from fotltn.semantics.tables import Value
-from fotltn.semantics.truth_rows import Truth, Truths
+from fotltn.semantics.truth_rows import TruthRows, Truths
 
 #: A number for each trace.
 ByTrace = np.ndarray[Any, np.dtype[np.float64]]
@@ -170,7 +170,7 @@ def _by_rows(
         counted = truths.both(counted, truths.dense(mask))
     total = truths.count(counted, axes)
     marks = {"cells": total, "absent": truths.count(there, axes) - total}
-    known: dict[c.Formula, Truth] = {}
+    known: dict[c.Formula, TruthRows] = {}
     for name, formula in formulas.items():
         where = counted
         for part in _conjuncts(formula):

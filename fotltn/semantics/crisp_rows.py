@@ -13,11 +13,11 @@ from fotltn.logic import core as c
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value, align, gather, term_value, within
-from fotltn.semantics.truth_rows import Truth, Truths
+from fotltn.semantics.truth_rows import TruthRows, Truths
 from fotltn.tree import fold
 
 
-def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None) -> Truth:
+def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None) -> TruthRows:
     """The truth of a formula; arguments as of `crisp.evaluate`.
 
     Raises:
@@ -25,22 +25,22 @@ def truth(formula: c.Formula, truths: Truths, *, threshold: float | None = None)
         LimitError: a part of the formula is about more bindings than the budget has room for.
     """
 
-    def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value | Truth]) -> Value | Truth:
+    def visit(node: c.AnyTerm | c.AnyFormula, below: list[Value | TruthRows]) -> Value | TruthRows:
         return _visit(node, below, truths, threshold)
 
     result = fold(formula, visit)
-    assert isinstance(result, Truth)
+    assert isinstance(result, TruthRows)
     return result
 
 
 def _visit(
     node: c.AnyTerm | c.AnyFormula,
-    below: list[Value | Truth],
+    below: list[Value | TruthRows],
     truths: Truths,
     threshold: float | None,
-) -> Value | Truth:
+) -> Value | TruthRows:
     terms = [value for value in below if isinstance(value, Value)]
-    parts = [value for value in below if isinstance(value, Truth)]
+    parts = [value for value in below if isinstance(value, TruthRows)]
     tables = truths.tables
     match node:
         case c.Variable() | c.Constant() | c.Number() | c.Apply():
@@ -150,7 +150,7 @@ def _throughout(u: Tensor, points: int, past: bool) -> Tensor:
 
 def _facts(
     atom: c.Atom, table: SparseTable, terms: list[Value], truths: Truths, threshold: float | None
-) -> Truth:
+) -> TruthRows:
     """The truth of an atom by the facts of its predicate."""
     tables, name = truths.tables, atom.predicate
     axes = [a.axis for a in atom.args if isinstance(a, c.Variable) and a.column is None]
@@ -188,7 +188,7 @@ def _read(name: str, table: SparseTable, threshold: float | None) -> tuple[bool,
 
 def _looked_up(
     atom: c.Atom, table: SparseTable, terms: list[Value], truths: Truths, threshold: float | None
-) -> Truth:
+) -> TruthRows:
     """The same where arguments are other terms: constants, members of tuples, functions."""
     tables = truths.tables
     if any(t.tensor.shape[-1] > 1 or t.tensor.shape[0] > 1 for t in terms):  # of another time

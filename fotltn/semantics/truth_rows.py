@@ -1,6 +1,6 @@
 """Two-valued truth that follows the facts: a base that is true or false of many, and rows.
 
-A relation is false of nearly all pairs of entities. So the truth of a formula is kept as a *base*,
+A relation is false of nearly all pairs of entities. So the truth of a formula is held as a *base*,
 which speaks of few variables, and as *rows*: for each binding that differs from the base, its
 truth at all points of its trace. Nothing has a place for each pair at each point, unless a formula
 is about all of them.
@@ -28,7 +28,7 @@ InTime = Callable[..., Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Truth:
+class TruthRows:
     """The truth of a formula for every trace, binding and time.
 
     Args:
@@ -90,10 +90,10 @@ class Truths:
         negated: bool,
         keys: Tensor,
         bits: Tensor,
-    ) -> Truth:
+    ) -> TruthRows:
         """Put it together, and know that it is there as long as somebody holds it."""
         self._made += [weakref.ref(t) for t in (keys, bits, *(f.tensor for f in base))]
-        return Truth(axes, base, negated, keys, bits)
+        return TruthRows(axes, base, negated, keys, bits)
 
     def room(self, cells: int) -> None:
         """Refuse to make something that does not fit beside what is there.
@@ -111,13 +111,15 @@ class Truths:
                 "evaluate it on fewer entities, or give it a larger budget"
             )
 
-    def _rowless(self, axes: tuple[c.Axis, ...], base: tuple[Value, ...], negated: bool) -> Truth:
+    def _rowless(
+        self, axes: tuple[c.Axis, ...], base: tuple[Value, ...], negated: bool
+    ) -> TruthRows:
         keys = torch.zeros(0, dtype=torch.int64, device=self.device)
         bits = torch.zeros(0, self.tables.horizon, dtype=torch.bool, device=self.device)
         return self.truth(axes, base, negated, keys, bits)
 
-    def dense(self, value: Value) -> Truth:
-        """Truth that is there for every binding."""
+    def dense(self, value: Value) -> TruthRows:
+        """TruthRows that is there for every binding."""
         return self._rowless(_in_order(value.axes), (value,), False)
 
     def constant(self, truth: bool) -> Value:
@@ -126,7 +128,7 @@ class Truths:
 
     def rows(
         self, axes: tuple[c.Axis, ...], base: bool, keys: Tensor, bits: Tensor, *, distinct: bool
-    ) -> Truth:
+    ) -> TruthRows:
         """Rows in any order, over a constant base; of rows that are not distinct, all together."""
         if not distinct:
             keys, group = keys.unique(return_inverse=True)
@@ -140,11 +142,11 @@ class Truths:
             self.truth(axes, (self.constant(base),), False, keys[differ], bits[differ])
         )
 
-    def made(self, u: Truth) -> Truth:
+    def made(self, u: TruthRows) -> TruthRows:
         """The same; what is about one variable is laid out, which costs no more than its table."""
         return u if len(u.axes) > 1 or not len(u.keys) else self.dense(self.laid_out(u))
 
-    def base_at(self, u: Truth, trace: Tensor, places: dict[c.Axis, Tensor]) -> Tensor:
+    def base_at(self, u: TruthRows, trace: Tensor, places: dict[c.Axis, Tensor]) -> Tensor:
         """The base at some rows, with axes (row, time)."""
         result: Tensor | None = None
         for axes, tensor in u.base:
@@ -154,7 +156,7 @@ class Truths:
         assert result is not None
         return (~result if u.negated else result).expand(len(trace), self.tables.horizon)
 
-    def at(self, u: Truth, keys: Tensor, axes: Sequence[c.Axis]) -> Tensor:
+    def at(self, u: TruthRows, keys: Tensor, axes: Sequence[c.Axis]) -> Tensor:
         """The truth at rows of at least its axes, with axes (row, time)."""
         self.room(len(keys) * self.tables.horizon)
         if u.axes == tuple(axes) and keys is u.keys:
@@ -168,7 +170,7 @@ class Truths:
         known = u.keys[row] == numbers
         return torch.where(known.unsqueeze(-1), u.bits[row], truth)
 
-    def spread(self, u: Truth, axes: tuple[c.Axis, ...]) -> Truth:
+    def spread(self, u: TruthRows, axes: tuple[c.Axis, ...]) -> TruthRows:
         """The same with a row for each place of axes that it lacks."""
         lacking = [a for a in axes if a not in u.axes]
         if not lacking or not len(u.keys):
@@ -185,7 +187,7 @@ class Truths:
         keys, order = self.keys(trace.repeat_interleave(many), places, axes).sort()
         return self.truth(axes, u.base, u.negated, keys, u.bits.repeat_interleave(many, 0)[order])
 
-    def laid_out(self, u: Truth) -> Value:
+    def laid_out(self, u: TruthRows) -> Value:
         """The truth of every binding, with axes (trace, axes …, time)."""
         value = self._solid(u)
         if not len(u.keys):
@@ -197,7 +199,7 @@ class Truths:
         full.reshape(-1, shape[-1])[u.keys] = u.bits
         return Value(u.axes, full)
 
-    def _solid(self, u: Truth) -> Value:
+    def _solid(self, u: TruthRows) -> Value:
         """The base as one table."""
         axes, tensors = align(u.base)
         if len(tensors) > 1:
@@ -209,13 +211,13 @@ class Truths:
 
     # --- connectives --------------------------------------------------------------------------
 
-    def negate(self, u: Truth) -> Truth:
+    def negate(self, u: TruthRows) -> TruthRows:
         """Where it is not true."""
         if len(u.base) == 1:
             return self.truth(u.axes, (_not(u.base[0]),), False, u.keys, ~u.bits)
         return self.truth(u.axes, u.base, not u.negated, u.keys, ~u.bits)
 
-    def both(self, u: Truth, v: Truth) -> Truth:
+    def both(self, u: TruthRows, v: TruthRows) -> TruthRows:
         """Where both are true."""
         if v.never and not (u.never and set(v.axes) <= set(u.axes)):
             u, v = v, u
@@ -233,7 +235,7 @@ class Truths:
         true = bits.any(1)
         return self.truth(axes, u.base, False, u.keys[true], bits[true])
 
-    def _both_bases(self, u: Truth, v: Truth) -> tuple[tuple[Value, ...], bool]:
+    def _both_bases(self, u: TruthRows, v: TruthRows) -> tuple[tuple[Value, ...], bool]:
         factors = [*((self._solid(u),) if u.negated else u.base)]
         factors += [*((self._solid(v),) if v.negated else v.base)]
         factors.sort(key=lambda factor: -len(factor.axes))
@@ -248,7 +250,7 @@ class Truths:
                 merged.append(factor)
         return tuple(merged), False
 
-    def _joined(self, u: Truth, v: Truth, axes: tuple[c.Axis, ...]) -> Truth:
+    def _joined(self, u: TruthRows, v: TruthRows, axes: tuple[c.Axis, ...]) -> TruthRows:
         """Pairs of rows that agree on the axes that they share."""
         shared = [a for a in u.axes if a in v.axes]
         (trace, places), (v_trace, v_places) = (self.places(w.keys, w.axes) for w in (u, v))
@@ -267,7 +269,7 @@ class Truths:
 
     # --- quantifiers --------------------------------------------------------------------------
 
-    def some(self, u: Truth, bound: Sequence[c.Axis]) -> Truth:
+    def some(self, u: TruthRows, bound: Sequence[c.Axis]) -> TruthRows:
         """Where it is true of some place of the bound axes."""
         free = tuple(a for a in u.axes if a not in bound)
         if 0 in self.sizes(bound):
@@ -293,25 +295,25 @@ class Truths:
         bits = number[(at, *(places[a] for a in axes))] + more > 0
         return self.made(self.truth(free, base, False, groups, bits))
 
-    def _how_many(self, u: Truth, bound: list[c.Axis]) -> Value:
+    def _how_many(self, u: TruthRows, bound: list[c.Axis]) -> Value:
         """Of how many places of the bound axes the base is true."""
         letters = {a: chr(ord("c") + i) for i, a in enumerate(u.axes)}
         inside = {a for factor in u.base for a in factor.axes}
-        kept = [a for a in u.axes if a in inside and a not in bound]
+        free = [a for a in u.axes if a in inside and a not in bound]
         if len(u.base) == 1:
             axes, tensor = u.base[0]
             dims = [1 + axes.index(a) for a in bound if a in axes]
             total = tensor.sum(dims, dtype=torch.int32) if dims else tensor.to(torch.int32)
-            kept = [a for a in axes if a not in bound]
+            free = [a for a in axes if a not in bound]
         else:
             terms = ",".join("b" + "".join(letters[a] for a in f.axes) + "t" for f in u.base)
             full = [self.tables.everywhere(f.tensor).to(torch.float64) for f in u.base]
-            result = "b" + "".join(letters[a] for a in kept) + "t"
+            result = "b" + "".join(letters[a] for a in free) + "t"
             total = torch.einsum(f"{terms}->{result}", *full).to(torch.int64)
         total = total * math.prod(self.sizes(a for a in bound if a not in inside))
-        return Value(tuple(kept), math.prod(self.sizes(bound)) - total if u.negated else total)
+        return Value(tuple(free), math.prod(self.sizes(bound)) - total if u.negated else total)
 
-    def count(self, u: Truth, axes: Sequence[c.Axis]) -> Tensor:
+    def count(self, u: TruthRows, axes: Sequence[c.Axis]) -> Tensor:
         """At how many bindings of the axes it is true, as numbers with axes (trace, time)."""
         shape = (self.tables.batch, self.tables.horizon)
         lacking = math.prod(self.sizes(a for a in axes if a not in u.axes))
@@ -326,7 +328,7 @@ class Truths:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def over_time(self, operator: InTime, *parts: Truth) -> Truth:
+    def over_time(self, operator: InTime, *parts: TruthRows) -> TruthRows:
         """An operator over time, applied to base and rows alike."""
         axes = _in_order({a for u in parts for a in u.axes})
         lengths = self.tables.lengths
