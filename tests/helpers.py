@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ from torch import Tensor
 
 import fotltn
 from fotltn.data import checked_theory
+from fotltn.evaluation import Evaluator, as_formula
 from fotltn.logic.check import check_formula
+from fotltn.semantics.config import STABLE_PRODUCT, semantics_of
 from fotltn.semantics.from_tensors import interpret
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax import formula as f
@@ -60,6 +63,30 @@ def _data(formula: str | f.Formula, predicates: Any, options: dict[str, Any]) ->
     """What to evaluate on; options that belong to tables are taken out."""
     more = {n: options.pop(n) for n in ("theory", *OF_TABLES) if n in options}
     return tables_for(formula, predicates, **more) if more else predicates
+
+
+def planned(
+    formulas: Sequence[str | f.Formula], *tables: Tensor, engine: bool = True, **options: Any
+) -> Callable[..., Tensor]:
+    """The values of formulas at all points of one trace, as a function of the tables `a`, `b`, ….
+
+    It is planned once, for functions that are called again and again on tables of these shapes.
+    """
+    names = "abc"[: len(tables)]
+    data = tables_for(" & ".join(names), dict(zip(names, tables, strict=True)))
+    cores = {str(n): check_formula(as_formula(x), data.signature) for n, x in enumerate(formulas)}
+    meaning = semantics_of(options.pop("semantics", STABLE_PRODUCT), options.pop("p", None))
+    evaluator = Evaluator(
+        {n: x.formula for n, x in cores.items()}, meaning, None, engine=engine, **options
+    )
+
+    def values(*tables: Tensor) -> Tensor:
+        rows = {name: row[None] for name, row in zip(names, tables, strict=True)}
+        degrees = evaluator(replace(data, predicates=rows)).values()
+        tensor = torch.cat([value.tensor for value in degrees])
+        return tensor.exp() if meaning.log_space else tensor
+
+    return values
 
 
 def numbered(sizes: Mapping[str, int]) -> Names:

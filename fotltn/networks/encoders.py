@@ -217,7 +217,7 @@ class Joined(nn.Module):
         """All of them, with axes (trace, entity, time, width)."""
         seen = [part() for part in self.parts]
         try:
-            lead = torch.broadcast_shapes(*(f.shape[:-1] for f in seen))
+            lead = torch.broadcast_tensors(*(f[..., :0] for f in seen))[0].shape[:-1]
         except RuntimeError:
             shapes = ", ".join(str(tuple(f.shape[:-1])) for f in seen)
             raise DataError(

@@ -279,5 +279,5 @@ def side_by_side(seen: Sequence[Tensor], *, static: bool) -> Tensor:
         moved.append(part.reshape(shape))
     if count == 1:
         return moved[0]
-    lead = torch.broadcast_shapes(*(m.shape[:-1] for m in moved))
+    lead = torch.broadcast_tensors(*(m[..., :0] for m in moved))[0].shape[:-1]
     return torch.cat([m.expand(*lead, m.shape[-1]) for m in moved], dim=-1)

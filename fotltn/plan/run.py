@@ -272,14 +272,14 @@ def _every_point(
     """A body with all reduced axes in full, and a mask of the points that count."""
     axes, (u, *rest) = align([*values, *every_entity(node.over, run.tables, run.dtype)])
     mask = rest[0] > 0 if node.guard is not None else None
-    shape = torch.broadcast_shapes(u.shape, *(r.shape for r in rest))
     inside = run.inside(len(axes)) if node.time else None
     if inside is not None:
         mask = inside if mask is None else mask & inside
-        shape = torch.broadcast_shapes(shape, inside.shape)
+        rest.append(inside)
+    u = torch.broadcast_tensors(u, *rest)[0]
     if node.time:
-        shape = (*shape[:-1], run.tables.horizon)
-    return axes, u.expand(shape), None if mask is None else mask.expand(shape)
+        u = u.expand(*u.shape[:-1], run.tables.horizon)
+    return axes, u, None if mask is None else mask.expand(u.shape)
 
 
 def _reduce(

@@ -96,7 +96,7 @@ def masked(u: Tensor, mask: Tensor | None, neutral: float) -> tuple[Tensor, Tens
     """Values, neutral where the mask leaves them out; and the mask, as large as they are."""
     if mask is None:
         return u, None
-    mask = mask.expand(torch.broadcast_shapes(u.shape, mask.shape))
+    u, mask = torch.broadcast_tensors(u, mask)
     return torch.where(mask, u, neutral), mask
 
 

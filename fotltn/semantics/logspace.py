@@ -67,7 +67,7 @@ def log_p_mean(a: Tensor, p: float, dims: Sequence[int], mask: Tensor | None = N
     dims = tuple(dims)
     low = math.log(floor(a.dtype))
     if mask is not None:
-        a = a.expand(torch.broadcast_shapes(a.shape, mask.shape))
+        a, mask = torch.broadcast_tensors(a, mask)
     if not dims or empty(a, dims) or math.isinf(p):
         a, _ = masked(a, mask, low)
         if not dims:

@@ -119,7 +119,7 @@ def _quantify(
     """Aggregate over the bound axes, all of them present in full so that each binding counts."""
     every = every_entity(bound, tables, torch.bool)
     axes, (u, *rest) = align([body, *every, *([guard] if guard is not None else [])])
-    u = u.expand(torch.broadcast_shapes(*(r.shape for r in rest), u.shape))
+    u = torch.broadcast_tensors(u, *rest)[0]
     mask = rest[-1] if guard is not None else None
     free = tuple(a for a in axes if a not in bound)
     return Value(free, ops.quantify(u, universal, [1 + axes.index(a) for a in bound], mask))

@@ -16,8 +16,9 @@ from fotltn.semantics import aggregate, connectives, logspace
 from fotltn.semantics.config import Implication, Negation, TConorm, TNorm
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
-from tests.helpers import EVERY, random_formula, value_of
-from tests.semantics.worlds import arguments, random_batch, random_quantified
+from tests.helpers import EVERY, planned, random_formula, value_of
+from tests.semantics.textbook import World
+from tests.semantics.worlds import arguments, random_batch, random_quantified, random_world
 
 FUZZY = {name: s for name, s in SEMANTICS.items() if not s.boolean}
 LOG_MEANS = Semantics("log-means", log_space=True)
@@ -39,7 +40,9 @@ def interior(*shape: int) -> Tensor:
 
 def checked(function: Callable[..., Tensor], *inputs: Tensor, fast: bool = False) -> bool:
     """Compare with differences, entry by entry or (fast) along random directions."""
-    return torch.autograd.gradcheck(function, inputs, eps=1e-6, atol=1e-5, fast_mode=fast)
+    return torch.autograd.gradcheck(
+        function, inputs, eps=1e-6, atol=1e-6, rtol=1e-6, fast_mode=fast
+    )
 
 
 # --- single operators ------------------------------------------------------------------------
@@ -100,24 +103,18 @@ def test_log_connectives():
 
 @pytest.mark.parametrize("op", EVERY, ids=lambda op: op.ascii)
 @pytest.mark.parametrize("s", [*FUZZY.values(), LOG_MEANS], ids=lambda s: s.name)
-def test_temporal_operators(s, op, evaluate):
+@pytest.mark.parametrize("engine", [True, False], ids=["engine", "reference"])
+def test_temporal_operators(s, op, engine):
+    """Plain, within a window and strict."""
     if s.negation is Negation.GODEL and op.ascii in "RTM":
         s = FUZZY["godel"]  # a step function has no gradient to compare; see below for it
-    p, q = interior(2, 4)
+    made = f.Unary if op.value.arity == 1 else f.Binary
+    atoms = [f.Atom("a"), f.Atom("b")][: op.value.arity]
     window = f.Bound(2, 2) if op.steps else f.Bound(1, 2)
-    for bound, strict in ((None, False), (window, False), (None, not op.steps)):
-        if op.value.arity == 1:
-            formula: f.Formula = f.Unary(op, f.Atom("p"), bound, strict)
-        else:
-            formula = f.Binary(op, f.Atom("p"), f.Atom("q"), bound, strict)
-        tables = ("p", "q")[: op.value.arity]
-
-        def value(*given: Tensor, formula=formula, tables=tables) -> Tensor:
-            found = dict(zip(tables, given, strict=True))
-            result: Tensor = evaluate(formula, found, semantics=s, at="all")
-            return result
-
-        assert checked(value, *(p, q)[: op.value.arity], fast=True), str(formula)
+    kinds = [(None, False), (window, False), *([] if op.steps else [(None, True)])]
+    tables = interior(2, 4)[: len(atoms)]
+    formulas = [made(op, *atoms, *kind) for kind in kinds]
+    assert checked(planned(formulas, *tables, semantics=s, engine=engine), *tables, fast=True)
 
 
 def test_quantifiers_and_equality(evaluate):
@@ -152,28 +149,39 @@ def corners(rng: random.Random) -> list[Callable[[], float]]:
     ]
 
 
+def random_corners(rng: random.Random) -> list[World]:
+    """Two traces for each corner, over the same entities."""
+    worlds: list[World] = []
+    for degree in corners(rng) * 2:
+        if worlds:
+            sizes, length = worlds[0].sizes, rng.randint(1, 4)
+            worlds.append(random_world(rng, sizes, length, degree, shared=worlds[0]))
+        else:
+            worlds += random_batch(rng, degree, traces=1)
+    return worlds
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("s", [*FUZZY.values(), LOG_MEANS], ids=lambda s: s.name)
 def test_finite_at_corners(s, dtype, evaluate):
     """Values are degrees and gradients finite, for whole random formulas."""
-    rng = random.Random(1)
-    for degree in corners(rng):
-        for _ in range(8):
-            worlds = random_batch(rng, degree, traces=2)
-            formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
-            given = arguments(worlds)
-            tables = {n: t.to(dtype) for n, t in given["predicates"].items()}
-            given["predicates"] = {n: t.requires_grad_() for n, t in tables.items()}
-            found = evaluate(formula, **given, semantics=s, at="all")
-            inside = found[~found.isnan()]
-            assert found.dtype == dtype
-            assert len(inside) == sum(w.length for w in worlds), formula
-            assert inside.min() >= -1e-6, formula
-            assert inside.max() <= 1 + 1e-6, formula
-            if found.requires_grad:
-                inside.sum().backward()
-            for name, table in tables.items():
-                assert table.grad is None or table.grad.isfinite().all(), (name, str(formula))
+    rng = random.Random(f"{s.name} {dtype}")
+    for _ in range(16):
+        worlds = random_corners(rng)
+        formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
+        given = arguments(worlds)
+        tables = {n: t.to(dtype) for n, t in given["predicates"].items()}
+        given["predicates"] = {n: t.requires_grad_() for n, t in tables.items()}
+        found = evaluate(formula, **given, semantics=s, at="all")
+        inside = found[~found.isnan()]
+        assert found.dtype == dtype
+        assert len(inside) == sum(w.length for w in worlds), formula
+        assert inside.min() >= -1e-6, formula
+        assert inside.max() <= 1 + 1e-6, formula
+        if found.requires_grad:
+            inside.sum().backward()
+        for name, table in tables.items():
+            assert table.grad is None or table.grad.isfinite().all(), (name, str(formula))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
