@@ -108,12 +108,13 @@ def test_temporal_operators(s, op, engine):
     """Plain, within a window and strict."""
     if s.negation is Negation.GODEL and op.ascii in "RTM":
         s = FUZZY["godel"]  # a step function has no gradient to compare; see below for it
-    made = f.Unary if op.value.arity == 1 else f.Binary
-    atoms = [f.Atom("a"), f.Atom("b")][: op.value.arity]
+    a, b = f.Atom("a"), f.Atom("b")
     window = f.Bound(2, 2) if op.steps else f.Bound(1, 2)
-    kinds = [(None, False), (window, False), *([] if op.steps else [(None, True)])]
-    tables = interior(2, 4)[: len(atoms)]
-    formulas = [made(op, *atoms, *kind) for kind in kinds]
+    formulas: list[f.Formula] = [
+        f.Unary(op, a, bound, strict) if op.value.arity == 1 else f.Binary(op, a, b, bound, strict)
+        for bound, strict in ((None, False), (window, False), (None, not op.steps))
+    ]
+    tables = interior(2, 4)[: op.value.arity]
     assert checked(planned(formulas, *tables, semantics=s, engine=engine), *tables, fast=True)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from fotltn import SEMANTICS, DataError, Semantics
 from fotltn.semantics.config import (
@@ -20,11 +22,14 @@ from fotltn.semantics.config import (
     TConorm,
     TNorm,
 )
+from fotltn.semantics.tables import Tables
+from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.tree import depth
 from tests.helpers import evaluate
 from tests.semantics.scalar import degree
-from tests.semantics.worlds import arguments, random_batch, random_quantified
+from tests.semantics.textbook import World
+from tests.semantics.worlds import arguments, random_batch, random_quantified, tables_of
 
 FUZZY = {name: s for name, s in SEMANTICS.items() if not s.boolean}
 MIXED = Semantics(
@@ -66,19 +71,29 @@ def label(value: object) -> str | None:
     return f"{value.name}-{value.exists}-{value.always}" if isinstance(value, Semantics) else None
 
 
-def draw(rng: random.Random, s: Semantics):
+def draw(rng: random.Random, rounded: bool):
     """Degrees with 0 and 1 among them; multiples of 1/16 where rounding must not happen."""
-    if jumps(s):
+    if rounded:
         return lambda: rng.randint(0, 16) / 16
     return lambda: rng.choice([0.0, 1.0, *[rng.random()] * 6])
 
 
-def compare(s: Semantics, seed: int, count: int) -> None:
-    rng = random.Random(seed)
+Case = tuple[f.Formula, list[World], Tables]
+
+
+@lru_cache(maxsize=2)  # the same for every semantics
+def random_cases(rounded: bool, seed: int, count: int) -> list[Case]:
+    rng, cases = random.Random(seed), []
     for _ in range(count):
-        worlds = random_batch(rng, draw(rng, s), features=rng.random() < 0.3)
+        worlds = random_batch(rng, draw(rng, rounded), features=rng.random() < 0.3)
         formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
-        found = evaluate(formula, **arguments(worlds), semantics=s, at="all")
+        cases.append((formula, worlds, tables_of(formula, worlds)))
+    return cases
+
+
+def compare(s: Semantics, seed: int, count: int) -> None:
+    for formula, worlds, tables in random_cases(jumps(s), seed, count):
+        found = evaluate(formula, tables, semantics=s, at="all")
         for world, row in zip(worlds, found.tolist(), strict=True):
             expected = [degree(formula, world, t, s) for t in range(world.length)]
             assert row[: world.length] == pytest.approx(expected, abs=1e-9), f"{formula}\n{world}"
@@ -103,7 +118,7 @@ def test_equations_many(s):
 def test_batches_equal_single_traces(s):
     rng = random.Random(3)
     for _ in range(10):
-        worlds = random_batch(rng, draw(rng, s), features=True)
+        worlds = random_batch(rng, draw(rng, jumps(s)), features=True)
         formula = random_quantified(rng, {}, worlds[0].sizes, depth=1)
         together = evaluate(formula, **arguments(worlds), semantics=s, at="all")
         for world, row in zip(worlds, together, strict=True):
@@ -120,11 +135,11 @@ def test_means_tend_to_the_extremes():
     for _ in range(40):
         worlds = random_batch(rng, rng.random, empty=False)
         formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
-        given = arguments(worlds)
-        exact = evaluate(formula, **given, semantics=GODEL, at="all").nan_to_num()
+        tables = tables_of(formula, worlds)
+        exact = evaluate(formula, tables, semantics=GODEL, at="all").nan_to_num()
         levels, largest = 2 * depth(formula), 3 * 3 * 3
         for p in (1, 4, 16, 64, 256, 1024, 4096, 1e6):
-            near = evaluate(formula, **given, semantics=GODEL, p=p, at="all").nan_to_num()
+            near = evaluate(formula, tables, semantics=GODEL, p=p, at="all").nan_to_num()
             assert (near - exact).abs().max() <= levels * math.log(largest) / p + 1e-9, formula
 
 
@@ -148,16 +163,23 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize("s", EXACT, ids=label)
-def test_boolean_on_crisp_input(s):
-    rng = random.Random(5)
+@lru_cache(maxsize=1)  # the same for every semantics
+def crisp_cases() -> list[tuple[f.Formula, Tables, Tensor]]:
+    rng, cases = random.Random(5), []
     for _ in range(25):
         worlds = random_batch(rng, lambda: float(rng.randint(0, 1)))
         # equality of numbers is graded, so it is left out
         formula = random_quantified(rng, {}, worlds[0].sizes, depth=2, graded=False)
-        given = arguments(worlds)
-        found = evaluate(formula, **given, semantics=s, at="all").nan_to_num()
-        truth = evaluate(formula, **given, semantics="crisp", at="all").double()
+        tables = tables_of(formula, worlds)
+        truth = evaluate(formula, tables, semantics="crisp", at="all").double()
+        cases.append((formula, tables, truth))
+    return cases
+
+
+@pytest.mark.parametrize("s", EXACT, ids=label)
+def test_boolean_on_crisp_input(s):
+    for formula, tables, truth in crisp_cases():
+        found = evaluate(formula, tables, semantics=s, at="all").nan_to_num()
         torch.testing.assert_close(found, truth, rtol=0, atol=1e-12, msg=str(formula))
 
 

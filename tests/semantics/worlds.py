@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from fotltn import check
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.operators import Temporal
-from tests.helpers import EVERY, random_formula
+from tests.helpers import EVERY, random_formula, tables_for
 from tests.semantics.textbook import Table, World
 
 #: `p`, `q`, `r` may have any degree; `k`, `m` are always 0 or 1, so that guards may use them.
@@ -139,6 +140,11 @@ def arguments(worlds: Sequence[World], *, lengths: bool = True) -> dict[str, Any
             made[group] = {n: t[0] for n, t in made[group].items()}
         made["lengths"] = None
     return made
+
+
+def tables_of(formula: f.Formula, worlds: Sequence[World]) -> Tables:
+    """Tables of a batch of worlds, for a formula that is evaluated on them more than once."""
+    return tables_for(formula, **arguments(worlds))
 
 
 def _tensor(
