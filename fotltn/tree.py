@@ -96,17 +96,24 @@ def written_out(node: Node) -> int:
 def postorder(*roots: N) -> Iterator[N]:
     """Each distinct node once, children before parents."""
     done: set[Node] = set()
-    stack: list[Any] = list(reversed(roots))
-    while stack:
-        node = stack[-1]
-        if node in done:
-            stack.pop()
-        elif waiting := [child for child in node._children if child not in done]:
-            stack.extend(reversed(waiting))
-        else:
-            stack.pop()
+    path: list[Any] = []  # the nodes that are waiting for their children,
+    rests: list[Iterator[Any]] = [iter(roots)]  # and what is still to be seen below each
+    while rests:
+        for node in rests[-1]:
+            if node in done:
+                continue
+            if node._children:
+                path.append(node)
+                rests.append(iter(node._children))
+                break
             done.add(node)
             yield node
+        else:
+            rests.pop()
+            if path:
+                node = path.pop()
+                done.add(node)
+                yield node
 
 
 def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:

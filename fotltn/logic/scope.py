@@ -109,6 +109,7 @@ class Scope:
         self._free_allowed = free_allowed
         self._env: dict[str, list[ScopedVariable]] = {}
         self._frames: list[list[ScopedVariable]] = []
+        self._taken: set[str] = set()  # the unique names of all frames
         self._bindings: list[ScopedVariable] = []
         self._terms: list[tuple[OpenSort, f.Term]] = []
         self._entities: list[tuple[f.Const, OpenSort]] = []
@@ -257,12 +258,14 @@ class Scope:
         for binding in frame:
             self._env.setdefault(binding.name, []).append(binding)
         self._frames.append(frame)
+        self._taken.update(binding.unique for binding in frame)
         self._bindings += frame
         self.resolved.append(frame)
 
     def _close(self) -> None:
         for binding in self._frames.pop():
             self._env[binding.name].pop()
+            self._taken.discard(binding.unique)
             if not binding.used:
                 message = f"the variable '{binding.name}' is bound but not used"
                 self.diagnostics.append(
@@ -271,15 +274,14 @@ class Scope:
 
     def _unique(self, name: str, frame: list[ScopedVariable]) -> str:
         """The name itself, or with a number where an enclosing quantifier has taken it."""
-        taken = {b.unique for open_frame in self._frames for b in open_frame}
-        taken |= {b.unique for b in frame}
+        taken = self._taken.union(b.unique for b in frame) if frame else self._taken
         if name not in taken:
             return name
-        taken |= self._names  # a free variable may have the name that we would make up
-        number = 1
-        while f"{name}_{number}" in taken:
+        number = len(self._env.get(name, ())) or 1  # each that is open has a smaller one, or none
+        # A free variable may have the name that we would make up.
+        while (made := f"{name}_{number}") in taken or made in self._names:
             number += 1
-        return f"{name}_{number}"
+        return made
 
     def _annotate(self, binding: ScopedVariable, binder: f.Binder) -> None:
         sort = binder.sort

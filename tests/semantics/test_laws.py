@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import fotltn
 from fotltn.semantics.config import (
     GODEL,
     GODEL_RESIDUAL,
@@ -23,7 +24,9 @@ from fotltn.semantics.config import (
     TNorm,
 )
 from fotltn.semantics.laws import Law, laws
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
+from fotltn.syntax.parse import parse_formula
 from tests.helpers import evaluate
 
 FOLDS: Any = {"exists": Fold(), "forall": Fold(), "eventually": Fold(), "always": Fold()}
@@ -76,16 +79,21 @@ def tables(seed: int) -> dict[str, torch.Tensor]:
 
 DRAWS = [tables(seed) for seed in range(TRIES)]
 #: All draws at once, each as a trace.
-TOGETHER = {name: torch.stack([draw[name] for draw in DRAWS]) for name in DRAWS[0]}
+TOGETHER = fotltn.tables(
+    THEORY,
+    {name: torch.stack([draw[name] for draw in DRAWS]) for name in DRAWS[0]},
+    lengths=[5] * TRIES,
+)
+#: The sides of laws; of some sides there are several laws.
+SIDES = {text: parse_formula(text) for law in Law for text in (law.value.left, law.value.right)}
 
 
-def gap(law: Law, semantics: Semantics) -> float:
-    """How far the sides of a law are apart, where they are furthest."""
-    left, right = (
-        evaluate(text, TOGETHER, theory=THEORY, semantics=semantics, lengths=[5] * TRIES, at="all")
-        for text in (law.value.left, law.value.right)
-    )
-    return float((left.double() - right.double()).abs().max())
+def sides(data: Tables, semantics: Semantics) -> dict[str, torch.Tensor]:
+    """The value of each side of a law, at all points."""
+    return {
+        text: evaluate(formula, data, semantics=semantics, at="all")
+        for text, formula in SIDES.items()
+    }
 
 
 @pytest.mark.parametrize("name", GRID)
@@ -93,8 +101,9 @@ def test_laws_hold_exactly_where_they_are_listed(name):
     semantics = GRID[name]
     tolerance, apart = (1e-7, 1e-4) if semantics.log_space else (1e-12, 1e-9)
     listed = laws(semantics)
+    values = sides(TOGETHER, semantics)
     for law in Law:
-        furthest = gap(law, semantics)
+        furthest = float((values[law.value.left] - values[law.value.right]).abs().max())
         if law in listed:
             assert furthest <= tolerance, f"{law} is listed but off by {furthest:.2g}"
         else:
@@ -118,10 +127,7 @@ def test_boolean_truth_obeys_all_but_one():
     each, together = Law.FORALL_EVENTUALLY.value.left, Law.FORALL_EVENTUALLY.value.right
     assert evaluate(each, values, semantics=crisp)
     assert not evaluate(together, values, semantics=crisp)
-    certain = {name: degrees.round() for name, degrees in TOGETHER.items()}
+    certain = {name: TOGETHER.predicate(name).round() for name in TOGETHER.predicates}
+    truths = sides(replace(TOGETHER, predicates=certain), crisp)
     for law in laws(crisp):
-        sides = [
-            evaluate(text, certain, theory=THEORY, semantics="crisp", lengths=[5] * TRIES, at="all")
-            for text in (law.value.left, law.value.right)
-        ]
-        assert torch.equal(*sides)
+        assert torch.equal(truths[law.value.left], truths[law.value.right])

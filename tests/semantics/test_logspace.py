@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 import torch
@@ -20,9 +21,10 @@ from fotltn.semantics.config import (
     TConorm,
     TNorm,
 )
+from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
 from tests.helpers import value_of as evaluate
-from tests.semantics.worlds import arguments, random_batch, random_quantified
+from tests.semantics.worlds import random_batch, random_quantified, tables_of
 
 GRID = torch.tensor([0.0, 1e-9, 0.1, 0.5, 0.9, 1 - 1e-9, 1.0], dtype=torch.float64)
 P = [1.0, 2.0, 4.0, 100.0, math.inf]
@@ -36,21 +38,27 @@ def close(found: torch.Tensor, expected: torch.Tensor, what: str | None = None) 
 # --- the same as on degrees ------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1)
+def random_cases() -> list[tuple[f.Formula, Tables]]:
+    rng, cases = random.Random(1), []
+    for _ in range(150):
+        worlds = random_batch(rng, rng.random)
+        formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
+        cases.append((formula, tables_of(formula, worlds)))
+    return cases
+
+
 @pytest.mark.parametrize(
     ("log", "linear"),
     [(LOG_PRODUCT, PRODUCT), (replace(STABLE_PRODUCT, log_space=True), STABLE_PRODUCT)],
     ids=["folds", "means"],
 )
 def test_equal_where_nothing_underflows(log, linear):
-    rng = random.Random(1)
-    for _ in range(150):
-        worlds = random_batch(rng, rng.random)
-        formula = random_quantified(rng, {}, worlds[0].sizes, depth=2)
-        given = arguments(worlds)
-        expected = evaluate(formula, **given, semantics=linear, at="all").nan_to_num()
-        found = evaluate(formula, **given, semantics=log, at="all").nan_to_num()
+    for formula, tables in random_cases():
+        expected = evaluate(formula, tables, semantics=linear, at="all").nan_to_num()
+        found = evaluate(formula, tables, semantics=log, at="all").nan_to_num()
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-9, msg=str(formula))
-        logs = evaluate(formula, **given, semantics=log, at="all", log=True)
+        logs = evaluate(formula, tables, semantics=log, at="all", log=True)
         assert logs[~logs.isnan()].isfinite().all()
         torch.testing.assert_close(logs.exp().nan_to_num(), found)
 

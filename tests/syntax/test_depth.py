@@ -9,14 +9,13 @@ import sys
 import pytest
 import torch
 
-from fotltn import check, check_formula, parse_formula, show
+from fotltn import check, check_formula, evaluate, parse_formula, show, tables
 from fotltn.errors import DataError, LimitError, ParseError
 from fotltn.logic import core as c
 from fotltn.syntax import formula as f
 from fotltn.syntax.load import load_theory, parse_theory
 from fotltn.syntax.parse import MAX_CHARACTERS
 from fotltn.tree import depth, postorder
-from tests.helpers import value_of as evaluate
 
 N = 5_000
 
@@ -34,6 +33,7 @@ DEEP = {
     "functions": ("Q(" + "g(" * N + "y" + ")" * (N + 1), N + 2, [1, 0]),
 }  # fmt: skip
 THEORY = check(parse_theory("sort s\nconstant y: s\npredicate p, Q(s)\nfunction g(s): s"))
+TABLES = tables(THEORY, p=[1.0, 0.0], Q=[[1.0, 0.0]], g=[0], constants={"y": 0})
 
 
 @pytest.fixture(autouse=True)
@@ -59,12 +59,7 @@ def test_deep_formulas_go_all_the_way(name):
     checked = check_formula(formula, THEORY.signature)
     assert checked.free == ()
     assert isinstance(checked.formula, c.Formula)
-    tables = {"p": torch.tensor([1.0, 0.0]), "Q": torch.tensor([[1.0, 0.0]])}
-    value = evaluate(
-        formula, tables, semantics="crisp", at="all", constants={"y": 0},
-        functions={"g": torch.zeros(1, dtype=torch.long)},
-        theory=THEORY,
-    )  # fmt: skip
+    value = evaluate(formula, TABLES, semantics="crisp", at="all")
     assert value.int().tolist() == expected
 
 
