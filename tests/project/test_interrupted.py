@@ -21,16 +21,37 @@ from tests.cli.conftest import Call, caller, succeed
 from tests.patience import PATIENCE
 from tests.project.common import changed, project
 
-EPOCHS = 100
-LONG = changed(("epochs = 6", f"epochs = {EPOCHS}"), ("rate = 0.02", "rate = 0.001"))
+EPOCHS = 30  # so that there is a checkpoint, and something to do after it
+
+
+def lasting(epochs: int) -> str:
+    return changed(("epochs = 6", f"epochs = {epochs}"), ("rate = 0.02", "rate = 0.001"))
+
+
+LONG = lasting(100)  # so that there is time to kill it
 SECONDS = PATIENCE
 
+#: A training that waits, after its first checkpoint, until a line is sent to it.
+WAITS = """
+import sys
+from fotltn.cli.main import main
+from fotltn.learn import fit
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def write_and_wait(*args, write=fit.write_checkpoint):
+    write(*args)
+    fit.write_checkpoint = write
+    sys.stdin.readline()
+
+fit.write_checkpoint = write_and_wait
+main()
+"""
+
+
+def start(folder: Path, *program: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fotltn", "train", str(folder)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        [sys.executable, *(program or ("-m", "fotltn")), "train", str(folder)], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
     )  # fmt: skip
 
 
@@ -44,12 +65,15 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return caller(app, monkeypatch, capsys)
 
 
+def undisturbed_model(folder: Path, toml: str) -> dict[str, str]:
+    """The model of a run that nothing disturbs."""
+    succeed("train", project(folder, toml))
+    return digest(folder / "model")
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> dict[str, str]:
-    """The model of a run that nothing disturbs."""
-    folder = project(tmp_path_factory.mktemp("undisturbed"), LONG)
-    succeed("train", folder)
-    return digest(folder / "model")
+    return undisturbed_model(tmp_path_factory.mktemp("undisturbed"), lasting(EPOCHS))
 
 
 def until_checkpoints(folder: Path, process: subprocess.Popen[str]) -> None:
@@ -63,11 +87,11 @@ def until_checkpoints(folder: Path, process: subprocess.Popen[str]) -> None:
 
 
 def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undisturbed):
-    folder = project(tmp_path, LONG)
-    process = start(folder)
+    folder = project(tmp_path, lasting(EPOCHS))
+    process = start(folder, "-c", WAITS)
     until_checkpoints(folder, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=SECONDS)
+    out, err = process.communicate("go on\n", timeout=SECONDS)
     assert process.returncode == 130
     assert out == ""
     assert "error: training was stopped after epoch " in err
@@ -87,27 +111,23 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(call, tmp_path, undistu
 
 @pytest.mark.reliability
 def test_of_two_trainings_of_a_project_at_once_one_is_refused(call, tmp_path, undisturbed):
-    folder = project(tmp_path, LONG)
-    first = start(folder)
+    folder = project(tmp_path, lasting(EPOCHS))
+    first = start(folder, "-c", WAITS)
     until_checkpoints(folder, first)
-    first.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
-    try:
-        for options in ((), ("--fresh",)):
-            second = call("train", folder, *options)
-            assert (second.status, second.out) == (1, "")
-            assert "model.checkpoints' is in use by another training: " in second.err
-            assert f"process {first.pid} on {socket.gethostname()}, since 2" in second.err
-    finally:
-        first.send_signal(signal.SIGCONT)
-    _, err = first.communicate(timeout=SECONDS)
+    for options in ((), ("--fresh",)):
+        second = call("train", folder, *options)
+        assert (second.status, second.out) == (1, "")
+        assert "model.checkpoints' is in use by another training: " in second.err
+        assert f"process {first.pid} on {socket.gethostname()}, since 2" in second.err
+    _, err = first.communicate("go on\n", timeout=SECONDS)
     assert first.returncode == 0, err
     assert digest(folder / "model") == undisturbed
     assert not (folder / "model.checkpoints").exists()
 
 
 @pytest.mark.slow
-def test_kills_at_random_moments_change_nothing(tmp_path, undisturbed):
-    folder = project(tmp_path, LONG)
+def test_kills_at_random_moments_change_nothing(tmp_path):
+    folder = project(tmp_path / "disturbed", LONG)
     draw = random.Random(5)
     for _ in range(5):
         process = start(folder)
@@ -119,12 +139,13 @@ def test_kills_at_random_moments_change_nothing(tmp_path, undisturbed):
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=SECONDS)
+        if (folder / "model").exists():
+            break  # it was done, and about to end
     else:
-        assert not (folder / "model").exists()
         process = start(folder)
         _, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
-    assert digest(folder / "model") == undisturbed
+    assert digest(folder / "model") == undisturbed_model(tmp_path / "undisturbed", LONG)
 
 
 @pytest.mark.slow
