@@ -12,7 +12,7 @@ from fotltn.learn.fit import fit
 from fotltn.networks.parts import Batches
 from tests.learn import tasks
 
-EPOCHS, KILLS = 150, 20
+EPOCHS, KILLS = 90, 20
 
 
 def task():
