@@ -14,14 +14,17 @@ demo: $(STAMP)
 reproduce: $(STAMP)
 	$(BIN)/python -m reproduction run $(ARGS)
 
+# One worker more than cores, since some tests wait; what is compiled once, all programs share.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 3
+
 test: check
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -q -n 2
+	$(PYTEST)
 
 test-reliability: $(STAMP)
-	$(BIN)/pytest -q -n 2 -m reliability
+	$(PYTEST) -m reliability
 
 test-wheel: # the wheel in an empty environment, outside the checkout
 	PYTHON=$(PYTHON) .ci/wheel

@@ -79,8 +79,8 @@ def _by_equations(
     most = max(peaks.values(), default=0)
     lines = [f"{name}: by rows of facts, at most {size(peak)}" for name, peak in peaks.items()]
     last = (
-        f"Two-valued logic follows the facts, with no steps to choose from: at most {size(most)} "
-        f"of intermediate results (budget {size(budget)}), where much is true of most bindings"
+        f"Two-valued logic follows the facts. Where much is true of most bindings, it takes "
+        f"{size(most)} of intermediate results (budget {size(budget)})"
     )
     roots = [{"name": name, "step": None, "peak_bytes": peak} for name, peak in peaks.items()]
     shown = {"roots": roots, "steps": [], "peak_bytes": most, "budget_bytes": budget}
