@@ -36,15 +36,6 @@ _NOTABLE = 0.9  # a binding that stays above it is not drawn on its own
 #: A row of a table is violated, has this share of the error, or is one of the first.
 _SHARE, _FEWEST = 0.001, 3
 
-#: What a warning of the audit is called in a table.
-_VERDICTS = {
-    FindingKind.VACUOUS: ("warn", "no evidence"),
-    FindingKind.DILUTED: ("warn", "diluted"),
-    FindingKind.TRUNCATED: ("warn", "cut by the end"),
-    FindingKind.CONTRADICTED: ("bad", "contradicted by labels"),
-    FindingKind.GRADIENT: ("warn", "learns the antecedent"),
-}
-
 #: Is told how many steps are done, of how many.
 Progress = Callable[[int, int], None]
 
@@ -305,7 +296,9 @@ def _axiom(name: str, one: AxiomContent) -> dict[str, Any]:
         "name": one.audit.name,
         "formula": typeset(one.formula),
         "audit": one.audit,
-        "verdicts": [_VERDICTS[kind] for kind in kinds],
+        "verdicts": [
+            ("bad" if kind is FindingKind.CONTRADICTED else "warn", kind) for kind in kinds
+        ],
         "sentences": [f.message for f in one.findings],
         "worst": one.worst,
         "rows": rows,

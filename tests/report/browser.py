@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
@@ -38,6 +40,7 @@ def look_at(browser: Any, path: Path, scheme: str) -> None:
     page.on("console", lambda message: told.append(message.text))
     page.on("pageerror", lambda error: told.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
+    page.set_default_timeout(1000 * PATIENCE)
     page.goto(path.as_uri())
     for details in page.query_selector_all("details"):
         details.evaluate("element => { element.open = true }")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fotltn.reporting.model_report import model_content, model_page
+from tests.patience import PATIENCE
 from tests.report.browser import browser as browser
 from tests.report.browser import look_at
 from tests.report.test_html import small
@@ -28,6 +29,7 @@ def test_a_page_in_a_browser(page_of_a_model, browser, scheme):
 
 def test_links_lead_somewhere_by_keyboard(page_of_a_model, browser):
     page = browser.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
     page.goto(page_of_a_model.as_uri())
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -41,6 +43,7 @@ def test_links_lead_somewhere_by_keyboard(page_of_a_model, browser):
 def test_printed_pages_are_not_cut(page_of_a_model, browser):
     page = browser.new_page(viewport={"width": 700, "height": 1000})
     page.emulate_media(media="print")
+    page.set_default_timeout(1000 * PATIENCE)
     page.goto(page_of_a_model.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
     assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
