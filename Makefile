@@ -14,8 +14,8 @@ demo: $(STAMP)
 reproduce: $(STAMP)
 	$(BIN)/python -m reproduction run $(ARGS)
 
-# One worker more than cores, since some tests wait; what is compiled once, all programs share.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 3
+# What is compiled once, all programs share.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 2
 
 test: check
 	$(PYTEST) -m "not slow"

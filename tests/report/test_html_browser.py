@@ -36,7 +36,7 @@ def test_links_lead_somewhere_by_keyboard(page_of_a_model, browser):
     for _ in range(3):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.url.endswith("#axioms")
+    page.wait_for_function("location.hash === '#axioms'")
     page.close()
 
 
