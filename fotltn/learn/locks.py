@@ -12,6 +12,7 @@ import json
 import os
 import random
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -123,9 +124,16 @@ def reserved(folder: Path, work: str) -> Iterator[None]:
 def _take_in(folder: Path, path: Path) -> int | None:
     """As `_take`, in a folder that is made; who had it before may just be removing it."""
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
             return _take(path, exclusive=True)
+        except FileNotFoundError:  # removed after it was made
+            continue
+        except FileExistsError:  # removed while it was made, or something else has this name
+            with suppress(FileNotFoundError):
+                mode = os.lstat(folder).st_mode
+                if not stat.S_ISDIR(mode) and not (stat.S_ISLNK(mode) and folder.is_dir()):
+                    raise
 
 
 def _sign(handle: int) -> None:

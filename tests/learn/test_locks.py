@@ -107,6 +107,18 @@ def test_nobody_ever_shares_a_lock_whose_file_comes_and_goes(tmp_path):
     assert [text for text in refusals if "is in use by another training" not in text] == []
 
 
+@pytest.mark.parametrize("kind", ["file", "link to a file"])
+def test_a_name_that_something_else_has_is_refused(tmp_path, kind):
+    other, folder = tmp_path / "other", tmp_path / "f"
+    other.write_text("")
+    if kind == "file":
+        folder.write_text("")
+    else:
+        folder.symlink_to(other)
+    with pytest.raises(DataError, match="cannot write"), reserve(folder):
+        pass
+
+
 # --- nobody waits forever ---------------------------------------------------------------------
 
 
