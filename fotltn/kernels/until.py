@@ -18,6 +18,7 @@ from fotltn.kernels import diagonals
 from fotltn.kernels.powers import power, root
 from fotltn.kernels.recompute import recompute
 from fotltn.kernels.tracing import is_tracing
+from fotltn.kernels.windows import running_product
 from fotltn.logic.core import Window
 from fotltn.semantics import aggregate, connectives
 from fotltn.semantics.config import Fold, PMean, Semantics, TNorm
@@ -206,7 +207,7 @@ def _before(left: Tensor, steps: Tensor, s: Semantics) -> Tensor:
             return 1 - (mean if p == 1 else root(mean, p))
         case Fold() if s.conjunction is TNorm.PRODUCT:
             ahead = torch.where(steps >= 0, left.unsqueeze(-2), torch.ones_like(counted))
-            return _exclusive(ahead.cumprod(-1), 1.0)
+            return _exclusive(running_product(ahead), 1.0)
         case Fold() if s.conjunction is TNorm.LUKASIEWICZ:
             lost = ((1 - left).unsqueeze(-2) * counted).cumsum(-1)
             return (1 - _exclusive(lost, 0.0)).clamp(min=0)

@@ -91,10 +91,21 @@ def _suffix(kind: Reduction, u: Tensor) -> Tensor:
     return _prefix(kind, u.flip(-1)).flip(-1)
 
 
+def running_product(u: Tensor) -> Tensor:
+    """The product up to each point; on a GPU by doubling, since PyTorch's way back waits there."""
+    if not u.is_cuda:
+        return u.cumprod(-1)
+    points = 1
+    while points < u.shape[-1]:
+        u = u * torch.nn.functional.pad(u[..., :-points], (points, 0), value=1.0)
+        points *= 2
+    return u
+
+
 def _prefix(kind: Reduction, u: Tensor) -> Tensor:
     match kind:
         case Reduction.PRODUCT:
-            return u.cumprod(-1)
+            return running_product(u)
         case Reduction.MINIMUM:
             return u.cummin(-1).values
         case Reduction.MAXIMUM:

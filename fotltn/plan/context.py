@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import torch
@@ -47,7 +47,8 @@ class Run:
         table = self.tables.table(leaf.predicate)
         assert isinstance(table, SparseTable)
         if leaf not in self.bound:
-            self.bound[leaf] = bind(leaf, table, self.tables)
+            # What is bound stays; the degrees of now, and what they were computed from, must not.
+            self.bound[leaf] = bind(leaf, table, replace(self.tables, predicates={}))
         self.bound[leaf].table = table
         return self.bound[leaf]
 
