@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, Diagnostic
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
+from fotltn.learn.captured import EPOCHS_BEFORE, CapturedStep
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
 from fotltn.learn.identity import differences, identity
 from fotltn.learn.objective import (
@@ -23,6 +24,7 @@ from fotltn.learn.objective import (
     axiom_loss,
     fact_loss,
     factors,
+    fixed_row,
     losses,
     prior_loss,
 )
@@ -34,7 +36,7 @@ from fotltn.learn.optimizer_state import (
     unflatten,
 )
 from fotltn.learn.store import below
-from fotltn.learn.task import OPTIMISERS, Task
+from fotltn.learn.task import FUSED, OPTIMISERS, Task
 from fotltn.networks.parts import DataPart, parts
 
 _STATE = "state.json"
@@ -150,15 +152,18 @@ class _Fit:
             raise DataError("nothing can be learned: no network has a parameter")
         try:
             kind: Any = OPTIMISERS[training.optimiser.lower()]
-            self.optimiser: torch.optim.Optimizer = kind(
-                weights, lr=training.rate, **training.options
-            )
+            options = dict(training.options)
+            if device.type == "cuda" and kind in FUSED and not {"foreach", "fused"} & {*options}:
+                options["fused"] = True
+            self.optimiser: torch.optim.Optimizer = kind(weights, lr=training.rate, **options)
         except (TypeError, ValueError, RuntimeError) as error:
             raise DataError(f"the optimiser '{training.optimiser}': {error}") from None
         self.settled = max(task.objective.settled, task.axioms.settled)
         self.parts: dict[int, DataPart] = {}
         self.part_labels: dict[int, Labels] = {}
         self.start = identity(task)
+        self.recorded: CapturedStep | None = None
+        self.alike = 0.0  # steps so far that drew no random numbers
         self.moving: set[str] = set()  # what networks keep for themselves, and training changes
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
@@ -184,14 +189,13 @@ class _Fit:
         best: bool | None = None
         fixed, signature = task.grounding.fixed, task.grounding.signature
         for part in parts(task.training.batches, fixed, signature, self.parts, self.generator):
-            self.optimiser.zero_grad(set_to_none=True)
-            step, values = self.losses(number - 1, part)
-            if not step.total.requires_grad:  # no labelled facts in this part, and no axioms
+            passed = self.forth_and_back(number, part)
+            if passed is None:  # no labelled facts in this part, and no axioms
                 continue
-            step.total.backward()
+            numbers, values = passed
             if task.training.clip is not None:
                 nn.utils.clip_grad_norm_(self.modules.parameters(), task.training.clip)
-            rows.append(step.numbers())
+            rows.append(numbers)
             _finite(rows[-1][0], number)
             seen += [] if values is None else [values]
             if part is None and self.watched is None:
@@ -215,6 +219,34 @@ class _Fit:
             self.progress.stopped = "all epochs are done"
         return epoch
 
+    def forth_and_back(
+        self, number: int, part: DataPart | None
+    ) -> tuple[list[float], Tensor | None] | None:
+        """The losses and the values of axioms, with gradients left in the weights."""
+        if part is None and self.recorded is not None:
+            return self.recorded()
+        self.optimiser.zero_grad(set_to_none=True)
+        if part is None and self.recordable(number):
+            try:
+                self.recorded = CapturedStep(self.modules, lambda: self.losses(number - 1, None))
+            except RuntimeError:  # a network does what a graph cannot hold
+                torch.cuda.synchronize()
+                self.alike = -math.inf
+                self.optimiser.zero_grad(set_to_none=True)
+            else:
+                return self.recorded()
+        step, values = self.losses(number - 1, part)
+        if not step.total.requires_grad:
+            return None
+        step.total.backward()
+        self.alike += 1
+        return step.stacked().tolist(), values
+
+    def recordable(self, number: int) -> bool:
+        """Whether all further steps are alike, on a GPU, and draw no random numbers."""
+        on_gpu = "cuda" in self.common
+        return on_gpu and self.alike >= EPOCHS_BEFORE and number - 1 >= self.settled
+
     def losses(self, epoch: float, part: DataPart | None) -> tuple[Losses, Tensor | None]:
         """The loss of a part at an epoch, and the values of axioms."""
         task, objective = self.task, self.task.objective
@@ -226,7 +258,9 @@ class _Fit:
         logs = objective.axioms == "log" and task.axioms.semantics.log_space
         key = 0 if part is None else part.key
         values = task.axioms.values(tables, epoch=epoch, key=key, log=logs)
-        weights = task.axioms.weights(objective.axiom_weights, epoch).to(values)
+        weights = fixed_row(
+            task.axioms.weights(objective.axiom_weights, epoch), values.dtype, values.device
+        )
         axioms = axiom_loss(objective, values, weights, epoch, logs=logs)
         degrees = values.detach().exp() if logs else values.detach()
         return losses(objective, facts, axioms, epoch, prior), degrees
@@ -311,7 +345,10 @@ class _Fit:
         try:
             yield
         finally:
-            self.drawn = generator_states(self.common)
+            drawn = generator_states(self.common)
+            if any(not torch.equal(drawn[n], self.drawn[n]) for n in drawn):
+                self.alike = 0
+            self.drawn = drawn
             restore_generators(self.common, before)
 
     # --- interrupting and going on ------------------------------------------------------------

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, assert_never, get_args
 
 import torch
@@ -144,11 +145,10 @@ class Losses:
     facts: Tensor
     axioms: Tensor | None
 
-    def numbers(self) -> list[float]:
-        """The same as numbers, which are waited for."""
+    def stacked(self) -> Tensor:
+        """All of them in one tensor, without gradients."""
         kinds = [self.total, self.facts, *([] if self.axioms is None else [self.axioms])]
-        numbers: list[float] = torch.stack([k.detach().to(self.total) for k in kinds]).tolist()
-        return numbers
+        return torch.stack([k.detach().to(self.total) for k in kinds])
 
 
 class Flips(nn.Module):
@@ -163,6 +163,12 @@ class Flips(nn.Module):
     def forward(self) -> Tensor:
         """The rate."""
         return torch.sigmoid(self.logit) / 2
+
+
+@lru_cache(maxsize=64)
+def fixed_row(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers as a tensor, which is made once: a GPU would have to wait for them every time."""
+    return torch.tensor(numbers, dtype=dtype, device=device)
 
 
 def mean_error(values: Tensor, weights: Tensor, p: float) -> Tensor:
@@ -226,7 +232,7 @@ def fact_loss(
     if not shares:
         return torch.zeros((), device=tables.lengths.device)
     stacked = torch.stack(shares)
-    mean = (stacked * stacked.new_tensor(counts)).sum() / sum(counts)
+    mean = (stacked * fixed_row(tuple(counts), stacked.dtype, stacked.device)).sum() / sum(counts)
     return rooted(mean, p) if objective.facts == "satisfaction" else mean
 
 

@@ -64,11 +64,10 @@ class Axioms:
         """The epoch from which on exponents stay the same."""
         return max((schedule.end for schedule in self.p.values()), default=-math.inf)
 
-    def weights(self, others: Mapping[str, Schedule], epoch: float) -> Tensor:
+    def weights(self, others: Mapping[str, Schedule], epoch: float) -> tuple[float, ...]:
         """The weight of each axiom: as given for the epoch, or as the theory says."""
-        return torch.tensor(
-            [others[a.name].at(epoch) if a.name in others else a.weight for a in self.theory.axioms]
-        )
+        axioms = self.theory.axioms
+        return tuple(others[a.name].at(epoch) if a.name in others else a.weight for a in axioms)
 
     def values(
         self,

@@ -24,6 +24,8 @@ OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
     if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer)
     if name not in ("Optimizer", "LBFGS", "SparseAdam", "Muon")
 }
+#: Those that change all weights by one operation of a GPU.
+FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_objective(tiny, method, set
         model = one_trace(work, tables, number)
         facts = fact_loss(objective, facts_of(run, setting)[0], model, 0, 0.1)
         values = axioms.values(model, key=None)
-        held = axiom_loss(objective, values, axioms.weights({}, 0).to(values), 0)
+        held = axiom_loss(objective, values, values.new_tensor(axioms.weights({}, 0)), 0)
         expected = losses(objective, facts, held, 0).total
         close(found[number], expected)
         ours = torch.autograd.grad(found[number], weights, retain_graph=True)
@@ -76,7 +76,7 @@ def test_the_loss_of_the_paper_s_data_set_in_single_precision():
     model = one_trace(work, module.tables(), 0)
     axioms = Axioms(work.world.theory, STABLE_PRODUCT)
     values = axioms.values(model)
-    held = axiom_loss(PAPER, values, axioms.weights({}, 0).to(values), 0)
+    held = axiom_loss(PAPER, values, values.new_tensor(axioms.weights({}, 0)), 0)
     facts = fact_loss(PAPER, work.trains[0], model, 0, 0.1)
     close(module()[0], losses(PAPER, facts, held, 0).total, 1e-6)
 
