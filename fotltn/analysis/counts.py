@@ -150,21 +150,22 @@ def _by_rows(
     None where guards and layers of time take turns, so that a cell may count more than once.
     """
     times = [i for i, layer in enumerate(prefix.layers) if isinstance(layer, c.Aggregate)]
-    guarded = [i for i, n in enumerate(prefix.layers) if isinstance(n, c.Quantifier) and n.guard]
-    if len(times) > 1 and any(i < times[-1] for i in guarded):
+    guards = {
+        i: layer.guard
+        for i, layer in enumerate(prefix.layers)
+        if isinstance(layer, c.Quantifier) and layer.guard is not None
+    }
+    if len(times) > 1 and any(i < times[-1] for i in guards):
         return None
     truths = Truths(cells.boolean, cells.budget)
     plain = Prefix(tuple(n for n in prefix.layers if isinstance(n, c.Aggregate)), prefix.body)
     ((_, often),) = weights(plain, cells.boolean, count=True)
     there = truths.dense(Value((), often > 0))
-    for number in guarded:
-        layer = prefix.layers[number]
-        assert isinstance(layer, c.Quantifier)
-        assert layer.guard is not None
-        guard = truth(layer.guard, truths)
+    for number, guard in guards.items():
+        where = truth(guard, truths)
         if times and number < times[-1]:  # read at the first point, and holds from there on
-            guard = truths.over_time(lambda u, _: u[..., :1].expand_as(u), guard)
-        there = truths.both(there, guard)
+            where = truths.over_time(lambda u, _: u[..., :1].expand_as(u), where)
+        there = truths.both(there, where)
     counted = there
     for mask in present_where_used(axes, prefix.body, cells.tables):
         counted = truths.both(counted, truths.dense(mask))

@@ -10,12 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
+from torch import Tensor
+
 _TRACING = ContextVar("fotltn_tracing", default=False)
 
 
 def is_tracing() -> bool:
     """Whether operations are being recorded."""
     return _TRACING.get()
+
+
+def is_learned(value: Tensor) -> bool:
+    """Whether a tensor has gradients, or is one of many of a function transform."""
+    return value.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import Expr, free_axes, free_axes_of_all
+from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, Value, sort_of
@@ -329,7 +330,7 @@ def layout(formulas: Sequence[c.Formula], costs: Costs, tables: Tables) -> Layou
 
 def _version(table: Tensor) -> int | None:
     """A number that changes with a tensor, if it is one to keep parts of; None if it is not."""
-    if table.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(table):
+    if is_learned(table):
         return None
     return 0 if table.is_inference() else table._version
 

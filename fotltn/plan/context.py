@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -51,11 +51,6 @@ class Run:
             self.bound[leaf] = bind(leaf, table, replace(self.tables, predicates={}))
         self.bound[leaf].table = table
         return self.bound[leaf]
-
-
-def in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:
-    """Axes by name, so that every run has them in the same order."""
-    return tuple(sorted(axes, key=lambda a: a.name))
 
 
 def count_points(

@@ -13,6 +13,7 @@ from torch import Tensor
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import Matrix, matrix
 from fotltn.kernels.sparse import Halvings, halvings
+from fotltn.kernels.tracing import is_learned
 from fotltn.logic import core as c
 from fotltn.semantics.sparse import SparseTable, flat, numbered
 from fotltn.semantics.tables import Tables
@@ -39,7 +40,7 @@ class LeafFacts:
     def values(self, dtype: torch.dtype) -> Tensor:
         """Degrees, in the order of the coordinates."""
         value, order = self.table.value, self.order
-        if value.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if is_learned(value):
             return value.to(dtype) if order is None else value.to(dtype)[order]
         if order is None:
             return value.to(dtype)
@@ -48,7 +49,7 @@ class LeafFacts:
     def all_one(self) -> bool:
         """Whether every fact is simply true, and no degree is learned."""
         value = self.table.value
-        if value.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if is_learned(value):
             return False
         return _known(self._by_degree, ("all one",), lambda: bool((value == 1).all()))
 

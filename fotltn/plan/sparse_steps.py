@@ -14,13 +14,14 @@ from torch import Tensor
 from fotltn.algebra import expr as e
 from fotltn.kernels.matrix import multiply, swap
 from fotltn.kernels.sparse import extreme, gather_sum, product
+from fotltn.kernels.tracing import is_learned
 from fotltn.kernels.windows import NEUTRAL
 from fotltn.logic import core as c
-from fotltn.plan.context import Run, count_points, in_order, pointwise
+from fotltn.plan.context import Run, count_points, pointwise
 from fotltn.plan.facts import LeafFacts
 from fotltn.plan.plan import Step
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Value, align
+from fotltn.semantics.tables import Value, align, in_order
 from fotltn.tree import postorder
 
 
@@ -91,9 +92,7 @@ def sparse_step(step: Step, run: Run) -> Value:
 def _learned(part: e.Expr, run: Run) -> bool:
     """Whether a function of tables of facts has gradients, or is one of many of a transform."""
     tables = [run.tables.table(n.predicate) for n in postorder(part) if isinstance(n, e.TableLeaf)]
-    values = [t.value for t in tables if isinstance(t, SparseTable)]
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return any(v.requires_grad or wrapped(v) for v in values)
+    return any(is_learned(t.value) for t in tables if isinstance(t, SparseTable))
 
 
 def _looked_up(value: Value, facts: LeafFacts) -> tuple[Tensor, Tensor]:

@@ -100,12 +100,12 @@ def _value(
             return Value(axes, shift(u, steps, past, weak, lengths))
         case c.Aggregate(universal, _, window, past):
             ((axes, u),) = below
-            inner = some(~u if universal else u, window, past, lengths)
+            inner = _some(~u if universal else u, window, past, lengths)
             return Value(axes, ~inner if universal else inner)
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
             u, v = torch.broadcast_tensors(u, v)
-            reached = until(~u if dual else u, ~v if dual else v, window, past, lengths)
+            reached = _until(~u if dual else u, ~v if dual else v, window, past, lengths)
             return Value(axes, ~reached if dual else reached)
         case _:
             assert_never(node)
@@ -172,7 +172,7 @@ def moved(u: Tensor, steps: int, past: bool, outside: bool = False) -> Tensor:
     return out
 
 
-def some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
+def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     """Whether any point of a window is true: how many are true up to its end, and to its begin."""
     horizon = u.shape[-1]
     times = torch.arange(horizon, device=u.device)
@@ -185,7 +185,7 @@ def some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     return before[..., end] > before[..., begin]
 
 
-def until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
+def _until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     """Until by recursion over bounds and time: `a U[l,h] b = a ∧ X(a U[l-1,h-1] b)` for l > 0."""
     low, high = window.low, window.high
     if high is not None and low > high:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.semantics import crisp
-from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value, align, gather, term_value, within
+from fotltn.semantics.sparse import SparseTable, numbered
+from fotltn.semantics.tables import Tables, Value, align, gather, in_order, term_value, within
 from fotltn.semantics.truth_rows import TruthRows, Truths
 from fotltn.tree import fold
 
@@ -167,10 +167,8 @@ def _facts(
     if table.shape[0] == 1 < tables.batch:
         trace = torch.arange(tables.batch, device=time.device).repeat_interleave(len(time))
         places, time = [row.repeat(tables.batch) for row in places], time.repeat(tables.batch)
-    names = truths.dense(Value(tuple(axes), torch.zeros(0))).axes
-    keys, row = truths.keys(trace, dict(zip(axes, places, strict=True)), names).unique(
-        return_inverse=True
-    )
+    names, at = in_order(axes), dict(zip(axes, places, strict=True))
+    keys, row = truths.keys(trace, at, names).unique(return_inverse=True)
     truths.room(len(keys) * tables.horizon)
     bits = torch.full((len(keys), tables.horizon), default, device=time.device)
     if table.shape[-1] == 1 < tables.horizon:
@@ -199,15 +197,10 @@ def _looked_up(
     axes, numbers = align(terms)
     default, true = _read(atom.predicate, table, threshold)
     full = torch.broadcast_tensors(*numbers)
-    shape = full[0].shape[1:-1] if full else ()
-    sizes = table.shape[1:-1]
-    wanted = torch.zeros(shape, dtype=torch.int64, device=truths.device).reshape(-1)
-    for row, size in zip(full, sizes, strict=True):
-        wanted = wanted * size + row.reshape(-1).long()
+    shape, sizes = full[0].shape[1:-1], table.shape[1:-1]
+    wanted = numbered([row.reshape(-1) for row in full], sizes)
     index = table.index[:, true != default].long()
-    known = torch.zeros_like(index[0])
-    for row, size in zip(index[1:-1], sizes, strict=True):
-        known = known * size + row
+    known = numbered(list(index[1:-1]), sizes)
     cells, place = wanted.unique(return_inverse=True)
     at = torch.searchsorted(cells, known).clamp(max=max(0, len(cells) - 1))
     asked = cells[at] == known if len(cells) else torch.zeros_like(known, dtype=torch.bool)

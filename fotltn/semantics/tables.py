@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar, assert_never
 
@@ -235,6 +235,11 @@ class Value(NamedTuple):
 
     axes: tuple[c.Axis, ...]
     tensor: Tensor
+
+
+def in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:
+    """Axes by name, so that all have them in the same order."""
+    return tuple(sorted(axes, key=lambda a: (a.name, a.sort or "", a.relation or "")))
 
 
 def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
-from fotltn.semantics.tables import Tables, Value, align
+from fotltn.semantics.tables import Tables, Value, align, in_order
 
 #: The bytes of rows that operators over time go through at once.
 _AT_ONCE = 2**20
@@ -120,7 +120,7 @@ class Truths:
 
     def dense(self, value: Value) -> TruthRows:
         """TruthRows that is there for every binding."""
-        return self._rowless(_in_order(value.axes), (value,), False)
+        return self._rowless(in_order(value.axes), (value,), False)
 
     def constant(self, truth: bool) -> Value:
         """The same truth everywhere."""
@@ -221,7 +221,7 @@ class Truths:
         """Where both are true."""
         if v.never and not (u.never and set(v.axes) <= set(u.axes)):
             u, v = v, u
-        axes = _in_order({*u.axes, *v.axes})
+        axes = in_order({*u.axes, *v.axes})
         if not u.never:
             u, v = self.spread(u, axes), self.spread(v, axes)
             keys = torch.cat([u.keys, v.keys]).unique()
@@ -330,7 +330,7 @@ class Truths:
 
     def over_time(self, operator: InTime, *parts: TruthRows) -> TruthRows:
         """An operator over time, applied to base and rows alike."""
-        axes = _in_order({a for u in parts for a in u.axes})
+        axes = in_order({a for u in parts for a in u.axes})
         lengths = self.tables.lengths
         spread = [self.spread(u, axes) for u in parts]
         base_axes, tensors = align([self._solid(u) for u in parts])
@@ -350,10 +350,6 @@ class Truths:
             values = [self.at(u, keys[part], axes) for u in spread]
             bits[part] = operator(*values, lengths[trace[part]])
         return self.truth(axes, (base,), False, keys, bits)
-
-
-def _in_order(axes: Iterable[c.Axis]) -> tuple[c.Axis, ...]:
-    return tuple(sorted(axes, key=lambda a: (a.name, a.sort or "", a.relation or "")))
 
 
 def _not(value: Value) -> Value:

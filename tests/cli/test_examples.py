@@ -54,14 +54,18 @@ def arguments(name: str, folder: Path) -> list[str]:
     return [str(EXAMPLES / script), *(text.format(folder=folder) for text in rest)]
 
 
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT,
+        timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.reliability
 @pytest.mark.parametrize("name", CASES)
 def test_an_example_that_is_interrupted_while_it_loads(tmp_path, name):
     code = INTERRUPT.format(module=CASES[name][2], args=arguments(name, tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT,
-        timeout=SECONDS,
-    )  # fmt: skip
+    done = run(code)
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
@@ -70,10 +74,7 @@ def test_an_example_that_is_interrupted_while_it_loads(tmp_path, name):
 def test_a_short_example_that_is_interrupted_at_work(tmp_path, name):
     """From outside, the signal might come when it has ended."""
     code = INTERRUPT_AT_WORK.format(text=CASES[name][1], args=arguments(name, tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT,
-        timeout=SECONDS,
-    )  # fmt: skip
+    done = run(code)
     assert "Traceback" not in done.stderr
     assert done.returncode == 130
     assert "stopped" in done.stderr
