@@ -330,13 +330,17 @@ def _chunked(step: Step, run: Run) -> Value:
     width = math.ceil(size / step.chunks)
     chunks: list[tuple[Tensor, Tensor | None]] = []
     free = in_order(node.axes)
+    # Parts keep what they begin with, not the run: that has what comes of them, which would keep
+    # itself alive.
+    tables, semantics, dtype, ragged = run.tables, run.semantics, run.dtype, run.ragged
+    inputs = {n: run.done[n] for n in step.inputs}
     for start in range(0, size, width):
         stop = min(size, start + width)
 
         def part(start: int = start, stop: int = stop) -> tuple[Tensor, Tensor | None]:
-            tables = replace(run.tables, cuts={**run.tables.cuts, axis: (start, stop)})
-            seen = {n: _narrow(run.done[n], axis, start, stop) for n in step.inputs}
-            inner = Run(tables, run.semantics, run.dtype, {}, seen, ragged=run.ragged)
+            cut = replace(tables, cuts={**tables.cuts, axis: (start, stop)})
+            seen = {n: _narrow(value, axis, start, stop) for n, value in inputs.items()}
+            inner = Run(cut, semantics, dtype, {}, seen, ragged=ragged)
             values = list(execute(plan, inner).values())
             axes, reduced, counted = _partial(node, values, inner)
             order = [0, *(1 + axes.index(a) for a in free), reduced.dim() - 1]

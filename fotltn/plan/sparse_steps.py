@@ -171,9 +171,9 @@ def support_step(step: Step, run: Run) -> Value:
             if node.kind is e.Reduction.MEAN:
                 total = total / each.clamp(min=1).to(run.dtype)
         case e.Reduction.PRODUCT:
-            total = product(
-                value, key, size, lambda: facts.halvings(walk.axes, shape[0], walk.times)
-            )
+            # Nothing of this run may stay with the way back: it would never be freed.
+            by = functools.partial(facts.halvings, walk.axes, shape[0], walk.times)
+            total = product(value, key, size, by)
             if step.constant != 1:
                 total = total * torch.full_like(total, step.constant) ** rest.to(run.dtype)
         case e.Reduction.MINIMUM | e.Reduction.MAXIMUM:

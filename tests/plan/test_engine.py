@@ -1,6 +1,7 @@
 """The engine against the reference: values and gradients, on random theories and data."""
 
 import contextlib
+import gc
 import os
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,13 @@ import torch
 from fotltn.engine import as_given, compile_formulas
 from fotltn.errors import FotError, LimitError, SemanticsError
 from fotltn.evaluation import present
+from fotltn.logic.check import check
 from fotltn.plan.plan import Route
 from fotltn.semantics import reference
-from fotltn.semantics.config import CRISP, LOG_PRODUCT, STABLE_PRODUCT
-from fotltn.semantics.tables import Value
+from fotltn.semantics.config import CRISP, LOG_PRODUCT, SEMANTICS, STABLE_PRODUCT
+from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.tables import Tables, Value
+from fotltn.syntax.load import parse_theory
 from tests.random_cases import random_case
 
 COUNT = int(os.environ.get("FOTLTN_CASES", "400"))
@@ -68,8 +72,22 @@ def compare(seed, **options):
     return {step.route for step in plan.steps}
 
 
+@contextlib.contextmanager
+def everything_is_freed():
+    """No result may live on in the way back to it: what keeps itself alive is never freed."""
+
+    def results():
+        gc.collect()
+        return sum(type(o) is torch.Tensor and o.grad_fn is not None for o in gc.get_objects())
+
+    before = results()
+    yield
+    assert results() == before
+
+
 def test_values_and_gradients_are_those_of_the_reference():
-    found = [compare(seed) for seed in range(COUNT)]
+    with everything_is_freed():
+        found = [compare(seed) for seed in range(COUNT)]
     compared = [routes for routes in found if routes is not None]
     assert len(compared) > 0.95 * COUNT
     large = {Route.CHUNKED, Route.EXPANDED}  # with tests of their own
@@ -85,10 +103,48 @@ def test_many_more_cases(start):
 
 def test_chunks_under_a_small_budget_give_the_same():
     chunked = 0
-    for seed in range(250):
-        with contextlib.suppress(LimitError):
-            chunked += Route.CHUNKED in (compare(seed, budget=6000) or set())
+    with everything_is_freed():
+        for seed in range(250):
+            with contextlib.suppress(LimitError):
+                chunked += Route.CHUNKED in (compare(seed, budget=6000) or set())
     assert chunked > 3
+
+
+NEAR = check(
+    parse_theory(
+        """
+        sort agent
+        predicate A(agent), B(agent), Near(agent, agent)
+        axiom One: forall x. G(A(x) -> exists y. Near(x, y) & B(y))
+        axiom Two: forall x. G(B(x) -> F exists y. Near(x, y) & A(y))
+        axiom Three: forall x, y where Near(x, y). G(A(x) -> B(y) U A(y))
+        """,
+        source="near.fot",
+    )
+)
+
+
+@pytest.mark.parametrize("name", [name for name, s in SEMANTICS.items() if not s.boolean])
+@pytest.mark.parametrize("back", [True, False])
+def test_steps_of_training_leave_nothing_behind(name, back):
+    draw = torch.Generator().manual_seed(5)
+    learned = [torch.rand(1, 6, 5, generator=draw).requires_grad_() for _ in "AB"]
+    near = torch.rand(1, 6, 6, 5, generator=draw) < 0.3
+    facts = {
+        "A": learned[0],
+        "B": learned[1],
+        "Near": sparse_table(near.nonzero().T, None, near.shape),
+    }
+    tables = Tables({"agent": 6}, torch.tensor([5]), 5, facts, {}, {})
+    axioms = {axiom.name: axiom.formula for axiom in NEAR.axioms}
+    program = compile_formulas(axioms, NEAR.signature, SEMANTICS[name])
+    prepared = program.prepare(tables, dtype=torch.float32)
+    with everything_is_freed():
+        for _ in range(3):
+            total = sum(value.tensor.sum() for value in prepared(tables).values())
+            if back:
+                total.backward()
+            del total
 
 
 def test_two_valued_truth_is_not_for_the_engine():
