@@ -251,6 +251,8 @@ LOADS: dict[str, tuple[list[str], set[str]]] = {
     "ask": (["model", "Stop(x)"], {"torch", "pyarrow"}),
     "violations": (["model"], {"torch", "pyarrow"}),
     "rules": (["t.fot", "--facts", "f.csv"], {"torch", "pyarrow"}),
+    "new": (["p", "--cars", "3", "--pedestrians", "3", "--steps", "5"], {"torch", "pyarrow"}),
+    "train": (["p", "--epochs", "1"], {"torch", "pyarrow"}),
 }
 
 
@@ -281,15 +283,15 @@ def loaded(scene: Path) -> dict[str, set[str]]:
         "    sys.argv = ['fotltn', *command]\n"
         "    try: main()\n"
         "    except SystemExit as end: assert not end.code, end\n"
-        f"    print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)\n"
+        f"    print('loaded', *(m for m in {HEAVY} if m in sys.modules), file=sys.stderr)\n"
     )
     commands = [[name, *arguments] for name, (arguments, _) in LOADS.items()]
     done = subprocess.run(
         [sys.executable, "-c", code, json.dumps(commands)], cwd=scene, capture_output=True,
         text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    lines = done.stderr.splitlines()
-    return {name: set(line.split()) for name, line in zip(LOADS, lines, strict=True)}
+    lines = [line for line in done.stderr.splitlines() if line.startswith("loaded")]
+    return {name: set(line.split()[1:]) for name, line in zip(LOADS, lines, strict=True)}
 
 
 @pytest.mark.parametrize("command", list(LOADS))

@@ -28,6 +28,7 @@ from fotltn.learn.objective import (
     losses,
     prior_loss,
 )
+from fotltn.learn.optimisers import make_optimiser, plain_step, without_compiler
 from fotltn.learn.optimizer_state import (
     flatten,
     generator_states,
@@ -36,7 +37,7 @@ from fotltn.learn.optimizer_state import (
     unflatten,
 )
 from fotltn.learn.store import below
-from fotltn.learn.task import FUSED, OPTIMISERS, Task
+from fotltn.learn.task import Task
 from fotltn.networks.parts import DataPart, parts
 
 _STATE = "state.json"
@@ -117,7 +118,8 @@ def fit(
     with (
         reserve(checkpoints)
         if isinstance(checkpoints, str | Path)
-        else nullcontext(checkpoints) as place
+        else nullcontext(checkpoints) as place,
+        without_compiler(),
     ):
         run = _Fit(task)
         warnings = () if place is None else run.resume(place.folder)
@@ -150,14 +152,10 @@ class _Fit:
         weights = [p for p in self.modules.parameters() if p.requires_grad]
         if not weights:
             raise DataError("nothing can be learned: no network has a parameter")
-        try:
-            kind: Any = OPTIMISERS[training.optimiser.lower()]
-            options = dict(training.options)
-            if device.type == "cuda" and kind in FUSED and not {"foreach", "fused"} & {*options}:
-                options["fused"] = True
-            self.optimiser: torch.optim.Optimizer = kind(weights, lr=training.rate, **options)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise DataError(f"the optimiser '{training.optimiser}': {error}") from None
+        self.optimiser = make_optimiser(
+            training.optimiser, weights, training.rate, training.options
+        )
+        self.take_step = plain_step(self.optimiser)
         self.settled = max(task.objective.settled, task.axioms.settled)
         self.parts: dict[int, DataPart] = {}
         self.part_labels: dict[int, Labels] = {}
@@ -201,7 +199,7 @@ class _Fit:
             if part is None and self.watched is None:
                 # The loss is that of the weights before the step.
                 best = self.judge(number, rows[-1][0])
-            self.optimiser.step()
+            self.take_step()
         if not rows:
             raise DataError(
                 f"no part of epoch {number} has a labelled fact; draw more entities at once"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,18 +13,10 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
 from fotltn.learn.objective import Objective
+from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.satisfaction import Axioms
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.networks.parts import Batches, check_batches
-
-OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
-    name.lower(): kind
-    for name, kind in vars(torch.optim).items()
-    if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer)
-    if name not in ("Optimizer", "LBFGS", "SparseAdam", "Muon")
-}
-#: Those that change all weights by one operation of a GPU.
-FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
+from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.store import MANIFEST
-from fotltn.learn.task import OPTIMISERS, Training
+from fotltn.learn.task import Training
 from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS

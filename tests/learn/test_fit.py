@@ -14,8 +14,8 @@ from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
 from fotltn.learn.fit import _Fit, fit, seeded
 from fotltn.learn.objective import FACTS_ONLY, Flips, Objective, fact_loss
+from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.schedule import Schedule
-from fotltn.learn.task import OPTIMISERS
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import Network
 from fotltn.semantics.config import GODEL, LOG_PRODUCT, STABLE_PRODUCT

@@ -8,9 +8,10 @@ import torch
 from fotltn import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import FACTS_ONLY, Objective
+from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.schedule import schedule
-from fotltn.learn.task import OPTIMISERS, Task, Training
+from fotltn.learn.task import Task, Training
 from fotltn.networks.encoders import Embeddings
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import Batches

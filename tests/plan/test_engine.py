@@ -16,7 +16,7 @@ from fotltn.logic.check import check
 from fotltn.plan.plan import Route
 from fotltn.semantics import reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, SEMANTICS, STABLE_PRODUCT
-from fotltn.semantics.sparse import sparse_table
+from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.load import parse_theory
 from tests.random_cases import random_case
@@ -130,7 +130,7 @@ def test_steps_of_training_leave_nothing_behind(name, back):
     draw = torch.Generator().manual_seed(5)
     learned = [torch.rand(1, 6, 5, generator=draw).requires_grad_() for _ in "AB"]
     near = torch.rand(1, 6, 6, 5, generator=draw) < 0.3
-    facts = {
+    facts: dict[str, torch.Tensor | SparseTable] = {
         "A": learned[0],
         "B": learned[1],
         "Near": sparse_table(near.nonzero().T, None, near.shape),
@@ -141,7 +141,7 @@ def test_steps_of_training_leave_nothing_behind(name, back):
     prepared = program.prepare(tables, dtype=torch.float32)
     with everything_is_freed():
         for _ in range(3):
-            total = sum(value.tensor.sum() for value in prepared(tables).values())
+            total = torch.stack([v.tensor.sum() for v in prepared(tables).values()]).sum()
             if back:
                 total.backward()
             del total
