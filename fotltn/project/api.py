@@ -17,7 +17,7 @@ from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.project import train as training_of
-from fotltn.project.config import Config, PredicateConfig, config_of, read_config
+from fotltn.project.config import Config, PredicateConfig, config_of, described, read_config
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
 from fotltn.project.world import NOTHING, InMemory
@@ -93,13 +93,15 @@ def train(
             raise DataError(f"'{theory}' is a project, which says everything itself")
         config = read_config(Path(str(theory)))
     else:
-        files, frames = _sources(facts)
-        test_files, test_frames = _sources(test)
+        sources: dict[str, Source] = {}
+        long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
+        listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
+        of_wide = _named([one.source for one in listed], "wide", sources)
         settings = _mapping("predicates", predicates)
         modules = {name: settings.pop(name) for name in [*settings] if callable(settings[name])}
         tables = {
             "theory": {"semantics": semantics, "p": p},
-            "data": {"facts": files, "test": test_files, "train": train, "seed": seed}
+            "data": {"facts": long, "test": tested, "train": train, "seed": seed}
             | _mapping("data", data),
             "inputs": _mapping("inputs", inputs),
             "predicates": dict.fromkeys(_names("learn", learn), "network")
@@ -111,13 +113,13 @@ def train(
             "machine": _mapping("machine", machine),
         }
         config, in_memory = _config(theory, tables)
-        listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
+        tables_of_data = replace(config.data, wide=tuple(map(described, listed, of_wide)))
         kinds = {
             name: PredicateConfig("module" if isinstance(one, nn.Module) else "function")
             for name, one in modules.items()
         }
-        config = replace(config, predicates={**config.predicates, **kinds})
-        more = InMemory(in_memory, frames, listed, test_frames, modules)
+        config = replace(config, predicates={**config.predicates, **kinds}, data=tables_of_data)
+        more = InMemory(in_memory, sources, modules)
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
 
@@ -153,16 +155,22 @@ def _is_there(value: Any) -> bool:
     return value is not None and not (isinstance(value, Sequence | Mapping) and not value)
 
 
-def _sources(tables: Any) -> tuple[list[str], tuple[Source, ...]]:
-    """Files by name, and tables in memory."""
+def _named(tables: Any, kind: str, sources: dict[str, Source]) -> list[str]:
+    """Files by their names; tables in memory are added to the sources, by names made for them."""
     if isinstance(tables, str | os.PathLike | Mapping) or hasattr(tables, "__arrow_c_stream__"):
         tables = [tables]
     try:
         listed = list(tables)
     except TypeError:
         raise DataError(f"expected tables of facts, not {shown(tables)}") from None
-    files = [os.fspath(g) for g in listed if isinstance(g, str | os.PathLike)]
-    return files, tuple(g for g in listed if not isinstance(g, str | os.PathLike))
+    names = []
+    for number, table in enumerate(listed, 1):
+        if isinstance(table, str | os.PathLike):
+            names.append(os.fspath(table))
+        else:
+            names.append(f"{kind} {number}")
+            sources[names[-1]] = table
+    return names
 
 
 def _names(what: str, names: Sequence[str]) -> list[str]:

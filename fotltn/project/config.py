@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean,
 from fotltn.files import ROOT, inside
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
+from fotltn.grounding.wide import Wide
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
 from fotltn.learn.optimisers import OPTIMISERS
@@ -83,6 +84,30 @@ class WideConfig:
     categories: Mapping[str, tuple[str, ...]]
     presence: tuple[str, ...]
     measures: Mapping[str, MeasureConfig]
+
+
+def described(wide: Wide, name: str) -> WideConfig:
+    """What a project's file would say of a wide table, under a name of its own."""
+
+    def text(value: str | Entity) -> str:
+        return f"={value.name}" if isinstance(value, Entity) else value
+
+    def texts(values: Sequence[str | Entity]) -> tuple[str, ...]:
+        return tuple(map(text, values))
+
+    measures = {
+        predicate: MeasureConfig(
+            m.column, m.at_least, m.at_most, m.zero, m.one,
+            None if m.among is None else tuple(m.among),
+            None if m.arguments is None else texts(m.arguments),
+        )
+        for predicate, m in wide.measures.items()
+    }  # fmt: skip
+    return WideConfig(
+        name, wide.sort, text(wide.entity), wide.time, wide.trace, dict(wide.predicates),
+        {column: texts(names) for column, names in wide.arguments.items()}, tuple(wide.features),
+        {column: tuple(words) for column, words in wide.categories.items()}, wide.present, measures,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

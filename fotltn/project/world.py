@@ -73,16 +73,12 @@ class InMemory:
 
     Args:
         theory: in place of the file that the project names.
-        facts: data frames with further facts.
-        wide: further wide tables.
-        test: data frames with facts for testing.
+        tables: data, in place of files, by the names that the project has for them.
         modules: predicates that modules or functions compute.
     """
 
     theory: Theory | None = None
-    facts: tuple[Source, ...] = ()
-    wide: tuple[Wide, ...] = ()
-    test: tuple[Source, ...] = ()
+    tables: Mapping[str, Source] = field(default_factory=dict)
     modules: Mapping[str, PythonPredicate] = field(default_factory=dict)
 
 
@@ -103,11 +99,15 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     _check_names(config, signature)
     data = config.data
     dtype, device = getattr(torch, config.dtype), device_of(config)
-    tables = [*(_wide(config, w) for w in data.wide), *more.wide]
-    long: list[Source] = [*map(config.table, data.facts), *more.facts]
+
+    def table(name: str) -> Source:
+        return more.tables[name] if name in more.tables else config.table(name)
+
+    tables = [_wide(w, table(w.file)) for w in data.wide]
+    long = [*map(table, data.facts)]
     if not long and not tables:
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
-    tested: list[Source] = [*map(config.table, data.test), *more.test]
+    tested = [*map(table, data.test)]
     facts, features = read_wide(
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
         on_conflict=data.on_conflict, dtype=dtype,
@@ -188,11 +188,11 @@ def computed(config: Config, signature: Signature) -> tuple[str, ...]:
     return tuple(n for n in signature.predicates if n in named)
 
 
-def _wide(config: Config, wide: WideConfig) -> Wide:
+def _wide(wide: WideConfig, source: Source) -> Wide:
     arguments = {column: [*map(argument, names)] for column, names in wide.arguments.items()}
     measures = {name: measured.measure() for name, measured in wide.measures.items()}
     return Wide(
-        config.table(wide.file), wide.sort, argument(wide.entity), wide.time, wide.trace,
+        source, wide.sort, argument(wide.entity), wide.time, wide.trace,
         wide.predicates, arguments, wide.features, wide.categories, wide.presence, measures,
     )  # fmt: skip
 

@@ -145,7 +145,7 @@ def test_a_project_by_its_folder_or_file(tmp_path):
     assert same(first.ask("Stop(x)").tensor, second.ask("Stop(x)").tensor)
 
 
-def test_what_is_stored_names_no_files_of_tables_in_memory(scene, tmp_path):
+def test_what_is_stored_numbers_the_tables_in_memory(scene, tmp_path):
     frame = csv.read_csv(scene / "facts.csv")
     model = fotltn.train(
         (scene / "theory.fot").read_text(), facts=frame, learn=["Stop"], training=FEW
@@ -153,7 +153,7 @@ def test_what_is_stored_names_no_files_of_tables_in_memory(scene, tmp_path):
     model.save(tmp_path / "model")
     documents = read_folder(tmp_path / "model", kind="model").documents
     assert 'file = "theory.fot"' in str(documents["project.toml"])
-    assert "facts = [" not in str(documents["project.toml"])
+    assert 'facts = ["facts 1"]' in str(documents["project.toml"])
 
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {

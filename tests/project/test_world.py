@@ -1,5 +1,7 @@
 """What a project reads: wide tables, local sorts, test files, splits, flips, definitions."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -142,9 +144,10 @@ def test_local_sorts(tmp_path):
 
 
 def test_facts_in_memory_come_on_top(tmp_path):
-    folder = project(tmp_path)
-    more = InMemory(facts=({"predicate": ["Crowded"], "arg1": ["l1"], "truth": [1]},))
-    found = read_world(read_config(folder), more)
+    config = read_config(project(tmp_path))
+    config = replace(config, data=replace(config.data, facts=(*config.data.facts, "more")))
+    more = InMemory(tables={"more": {"predicate": ["Crowded"], "arg1": ["l1"], "truth": [1]}})
+    found = read_world(config, more)
     assert ("Crowded", "r2", "l1", 0, 1.0) in facts_of(found, found.stated)
 
 
