@@ -33,7 +33,7 @@ def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa
 
     A dense table gives a row for every cell inside its trace. A table of facts gives its facts,
     since what is not stated is false; if its default is another degree, it is written out. Entities
-    that a trace lacks have no rows.
+    have no rows in traces that lack them, and where they are not present.
 
     Args:
         tables: the tables.
@@ -128,8 +128,21 @@ def _cells(
     if not decl.static:
         inside = index[-1] < tables.lengths.to(index.device)[index[0]]
         index, value = index[:, inside], value[inside]
+    there = _present(decl, index, tables)
+    index, value = index[:, there], value[there]
     trace, *args, time = index.cpu().numpy()
     return trace, args, None if decl.static else time, value.cpu().numpy()
+
+
+def _present(decl: PredicateDecl, index: Tensor, tables: Tables) -> Tensor:
+    """Which cells have all their entities present, at the time, or, if static, at any."""
+    there = torch.ones(index.shape[1], dtype=torch.bool, device=index.device)
+    for place, sort in enumerate(decl.sorts):
+        if sort in tables.present:
+            mask = tables.present[sort].to(index.device)
+            trace, entity, time = index[0], index[1 + place], index[-1]
+            there &= mask.any(-1)[trace, entity] if decl.static else mask[trace, entity, time]
+    return there
 
 
 def _repeated(index: Tensor, value: Tensor, row: int, times: int) -> tuple[Tensor, Tensor]:

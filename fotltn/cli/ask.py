@@ -15,9 +15,11 @@ from fotltn.cli.options import (
     ExactJson,
     Exponent,
     ModelFolder,
+    NewHorizon,
+    NewTables,
     OtherSemantics,
 )
-from fotltn.cli.output import emit_json, time_point
+from fotltn.cli.output import asked_model, emit_json, time_point
 from fotltn.cli.values import show_values, value_rows
 from fotltn.semantics.config import check_threshold, named, semantics_of
 
@@ -36,6 +38,8 @@ class Order(StrEnum):
 def ask(
     model: ModelFolder,
     formula: Annotated[str, typer.Argument(help="A formula; its free variables become rows.")],
+    data: NewTables = None,
+    horizon: NewHorizon = None,
     at: At = "0",
     semantics: OtherSemantics = None,
     p: Exponent = None,
@@ -57,9 +61,7 @@ def ask(
     """
     time = time_point(at)
     other = None if semantics is None else named(semantics)
-    from fotltn.project.find import find_model
-
-    asked = find_model(model)
+    asked = asked_model(model, data, horizon)
     meaning = semantics_of(other or asked.semantics, p)
     check_threshold(threshold, meaning)
     order = sort or (Order.NAME if top is None else Order.HIGHEST)

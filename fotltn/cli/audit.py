@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, OtherData, Threshold
-from fotltn.cli.output import emit_json
+from fotltn.cli.options import Json, NewTables, Threshold
+from fotltn.cli.output import asked_model, emit_json
 from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
 from fotltn.format import count, degree, number, share
@@ -32,7 +32,7 @@ def audit(
             help="A project, before training, or the folder of a model, after it.",
         ),
     ],
-    data: OtherData = None,
+    data: NewTables = None,
     threshold: Threshold = 0.5,
     as_json: Json = False,
 ) -> None:
@@ -44,15 +44,14 @@ def audit(
     """
     check_share(threshold)
     from fotltn.project.find import audit_labels, is_project
-    from fotltn.project.model import load_model
 
     before = is_project(path)
     if before:
-        audited = audit_labels(path, data=data, threshold=threshold)
-    elif data is not None:
-        raise DataError(f"'{path}' is a model, which has its data; --data goes with a project")
+        if len(data or ()) > 1:
+            raise DataError("of a project, --data is one folder with its tables")
+        audited = audit_labels(path, data=data[0] if data else None, threshold=threshold)
     else:
-        model = load_model(path)
+        model = asked_model(path, data)
         if not model.theory.axioms:
             raise DataError(f"the theory of '{path}' has no axioms to audit")
         audited = model.audit(threshold=threshold)

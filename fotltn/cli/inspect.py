@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Exponent, OtherSemantics
+from fotltn.cli.options import Exponent, NewTables, OtherSemantics
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, missing
 from fotltn.semantics.config import Semantics, check_share, named
@@ -30,6 +30,7 @@ def inspect(
             show_default=False,
         ),
     ],
+    data: NewTables = None,
     port: Annotated[
         int | None,
         typer.Option("--port", min=1, max=65535, help="The port; without it, a free one."),
@@ -85,7 +86,7 @@ def inspect(
     def read() -> list[Inspected]:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            return _sides(paths, meaning, p, threshold, horizon)
+            return _sides(paths, meaning, p, threshold, horizon, data or [])
 
     def ready(state: WebState, address: Address) -> None:
         """Print where the pages are, at once."""
@@ -111,11 +112,14 @@ def _sides(
     p: float | None,
     threshold: float,
     horizon: int | None,
+    data: list[Path],
 ) -> list[Inspected]:
     from fotltn.web.inspected import of_facts, of_model
 
     first, *rest = paths
     if first.suffix == ".fot":
+        if data:
+            raise DataError("--data goes with a model; a theory takes files of facts")
         if not rest:
             raise DataError(f"facts are needed with a theory: fotltn inspect {first} facts.csv")
         return [
@@ -125,4 +129,6 @@ def _sides(
         raise DataError(f"one model or two can be looked at, not {len(paths)}")
     if horizon is not None:
         raise DataError("--horizon is for facts; a model has its own")
-    return [of_model(path, semantics=semantics, p=p, threshold=threshold) for path in paths]
+    return [
+        of_model(path, data=data, semantics=semantics, p=p, threshold=threshold) for path in paths
+    ]

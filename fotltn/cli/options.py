@@ -34,8 +34,15 @@ CrispThreshold = Annotated[
 At = Annotated[str, typer.Option("--at", help="A time point, or 'all'.")]
 Budget = Annotated[str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")]
 Digits = Annotated[int, typer.Option("--digits", help="Digits after the point.", min=1, max=17)]
-OtherData = Annotated[
-    Path | None, typer.Option("--data", help="Of a project: another folder with its tables.")
+NewTables = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data", help="New data for the model: a folder with its tables, or files; repeatable."
+    ),
+]
+NewHorizon = Annotated[
+    int | None,
+    typer.Option("--horizon", min=1, help="With --data: the time points of every trace."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExactJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any, TextIO
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fotltn.errors import DataError, Diagnostic, FotError, visible
 from fotltn.format import finite
+
+if TYPE_CHECKING:
+    from fotltn.project.model import Model
 
 OK, FINDINGS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -64,6 +68,16 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
     """Print warnings to standard error."""
     for warning in warnings:
         print(warning.render(), file=sys.stderr)
+
+
+def asked_model(path: Path, data: Sequence[Path] | None, horizon: int | None = None) -> Model:
+    """The model of a command, over new data if there are some; what is odd in these is said."""
+    from fotltn.project.find import find_model
+
+    model = find_model(path, data, horizon)
+    if data:
+        warn(model.facts.warnings)
+    return model
 
 
 def time_point(at: str, horizon: int | None = None) -> int | None:

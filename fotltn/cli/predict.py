@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from fotltn.cli.options import ModelFolder
-from fotltn.cli.output import emit_json, emit_text
+from fotltn.cli.options import ModelFolder, NewHorizon, NewTables
+from fotltn.cli.output import asked_model, emit_json, emit_text
 
 
 def predict(
     model: ModelFolder,
+    data: NewTables = None,
+    horizon: NewHorizon = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="A file: .csv, .tsv or .parquet. It is replaced."),
@@ -27,13 +29,13 @@ def predict(
 ) -> None:
     """Write the degree of every learned fact, one row a fact.
 
-    The table can be read again as facts. Without -o, it goes as CSV to standard output. Exit
-    status: 0 if it was written, 1 if the input has errors, 2 for a wrong call.
+    With --data, of other entities, traces and times than those of training. The table can be read
+    again as facts. Without -o, it goes as CSV to standard output. Exit status: 0 if it was written,
+    1 if the input has errors, 2 for a wrong call.
     """
     from fotltn.analysis.predictions import write_table
-    from fotltn.project.find import find_model
 
-    table = find_model(model).predictions(predicate or None)
+    table = asked_model(model, data, horizon).predictions(predicate or None)
     if output is not None:
         write_table(table, output)
         if as_json:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fotltn.cli.options import ModelFolder, Threshold
-from fotltn.cli.output import emit_json
+from fotltn.cli.options import ModelFolder, NewTables, Threshold
+from fotltn.cli.output import asked_model, emit_json
 from fotltn.semantics.config import check_share
 
 _PAGE = Path("report.html")
@@ -19,6 +19,7 @@ _PAGE = Path("report.html")
 
 def report(
     model: ModelFolder,
+    data: NewTables = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="The page to write.  [default: report.html]"),
@@ -44,12 +45,11 @@ def report(
     """
     check_share(threshold)
     place = place_of(output, force=force, as_json=as_json)
-    from fotltn.project.find import find_model
     from fotltn.reporting.model_report import model_content, model_page
 
     with _bar("axioms", quiet=as_json) as show:
         content = model_content(
-            find_model(model), name_of(model), threshold=threshold, top=top, on_step=show
+            asked_model(model, data), name_of(model), threshold=threshold, top=top, on_step=show
         )
     text = ""
     if place is not None:

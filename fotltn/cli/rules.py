@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Budget, ExactJson, OtherData, Threshold
-from fotltn.cli.output import as_bytes, emit_json, warn
+from fotltn.cli.options import Budget, ExactJson, NewTables, Threshold
+from fotltn.cli.output import as_bytes, asked_model, emit_json, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import amount, count, number
@@ -34,7 +34,8 @@ def rules(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PROJECT_OR_THEORY", help="A project, or a theory file (.fot) with --facts."
+            metavar="PROJECT_OR_MODEL_OR_THEORY",
+            help="A project, a model, or a theory file (.fot) with --facts.",
         ),
     ],
     facts: Annotated[
@@ -55,7 +56,7 @@ def rules(
             help="Of a theory: time points of every trace; without it, up to its last fact.",
         ),
     ] = None,
-    data: OtherData = None,
+    data: NewTables = None,
     theory: Annotated[
         Path | None,
         typer.Option("--theory", help="Of a project: another theory file, with other rules."),
@@ -88,12 +89,12 @@ def rules(
 ) -> None:
     """Count how well rules hold on facts, and whether beyond chance.
 
-    Nothing is learned, and no model is needed. A rule `forall x. G(if -> then)` is counted where
-    all its entities are present. Exit status: 0 if everything could be counted, 1 if the input
-    has errors, 2 for a wrong call.
+    Nothing is learned, and no model is needed; of a model, its predictions are taken for facts. A
+    rule `forall x. G(if -> then)` is counted where all its entities are present. Exit status: 0 if
+    everything could be counted, 1 if the input has errors, 2 for a wrong call.
     """
     meaning = named(semantics)
-    evidence = _evidence(path, facts or [], presence or [], horizon, data, theory)
+    evidence = _evidence(path, facts or [], presence or [], horizon, data or [], theory, threshold)
     if not formula and not evidence.theory.axioms:
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
     counted = evidence.rules(
@@ -122,13 +123,15 @@ def _evidence(
     facts: list[Path],
     presence: list[str],
     horizon: int | None,
-    data: Path | None,
+    data: list[Path],
     theory: Path | None,
+    threshold: float,
 ) -> Evidence:
-    from fotltn.project.rules import load_project, of_facts
+    from fotltn.project.find import is_model
+    from fotltn.project.rules import load_project, of_facts, of_model
 
     if path.suffix == ".fot":
-        if data is not None or theory is not None:
+        if data or theory is not None:
             raise DataError("--data and --theory go with a project; a theory takes --facts")
         if not facts:
             raise DataError(f"'{path}' is a theory, which needs facts: --facts FILE")
@@ -137,7 +140,13 @@ def _evidence(
         raise DataError(
             "--facts, --presence and --horizon go with a theory file; a project names its tables"
         )
-    return load_project(path, data=data, theory=theory)
+    if is_model(path):
+        if theory is not None:
+            raise DataError("--theory goes with a project; ask a model for a --formula")
+        return of_model(asked_model(path, data), threshold=threshold)
+    if len(data) > 1:
+        raise DataError("of a project, --data is one folder with its tables")
+    return load_project(path, data=data[0] if data else None, theory=theory)
 
 
 def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:

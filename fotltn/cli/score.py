@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, Threshold
-from fotltn.cli.output import emit_json, warn
+from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold
+from fotltn.cli.output import asked_model, emit_json, warn
 from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
 from fotltn.errors import Diagnostic
 from fotltn.format import count, degree, share
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def score(
     model: ModelFolder,
+    data: NewTables = None,
     facts: Annotated[
         list[Path] | None,
         typer.Option(
@@ -31,16 +32,15 @@ def score(
 ) -> None:
     """Score a model's predictions against test facts.
 
-    PR-AUC, ROC-AUC and accuracy are those of the facts held back for testing, by predicate and on
-    average. Axioms are shown with how far they hold. KB-SAT comes with what predictions that know
-    nothing would score. Exit status: 0 if everything could be evaluated, 1 if the input has errors,
-    2 for a wrong call.
+    PR-AUC, ROC-AUC and accuracy are those of the facts held back for testing, or, with --data, of
+    those that the new data state, by predicate and on average. Axioms are shown with how far they
+    hold. KB-SAT comes with what predictions that know nothing would score. Exit status: 0 if
+    everything could be evaluated, 1 if the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
-    from fotltn.project.find import find_model
     from fotltn.project.world import read_labels
 
-    scored = find_model(model)
+    scored = asked_model(model, data)
     labels = scored.world.test
     warnings: tuple[Diagnostic, ...] = ()
     if facts:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, Threshold
-from fotltn.cli.output import emit_json
+from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold
+from fotltn.cli.output import asked_model, emit_json
 from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.format import NONE, degree, share, signed
 from fotltn.semantics.config import check_share
@@ -39,6 +39,7 @@ def violations(
     axiom: Annotated[
         str | None, typer.Argument(help="The name of an axiom; without it, all of them.")
     ] = None,
+    data: NewTables = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many to show.")] = 10,
     crisp: Annotated[
         bool,
@@ -67,11 +68,9 @@ def violations(
     the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
-    from fotltn.project.find import find_model
-
     if crisp and explained:
         raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
-    asked = find_model(model)
+    asked = asked_model(model, data)
     if crisp:
         _crisp(asked, axiom, threshold, as_json)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -45,6 +45,7 @@ class Wide:
         presence: a predicate of one entity that is true where there is a row; or several, such
             as one that changes over time and a static one.
         measures: predicates whose degrees are read off a column, by name.
+        optional: predicates that are not stated where the table lacks their column.
 
     A predicate or function of a table with times may be static, or leave the entity of the row
     out. Then many rows state the same fact, and they must agree.
@@ -61,6 +62,7 @@ class Wide:
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     presence: str | Sequence[str] | None = None
     measures: Mapping[str, Measure] = field(default_factory=dict)
+    optional: Collection[str] = ()
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -122,10 +124,25 @@ def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Ta
     """Collect the facts and features of a wide table."""
     collector.begin(place)
     before = collector.count
-    reader = _WideReader(collector, wide, place)
+    reader = _WideReader(collector, _without_missing(wide, raw.column_names), place)
     reader.check(raw.column_names)
     if collector.count == before:
         reader.collect(raw)
+
+
+def _without_missing(wide: Wide, columns: Collection[str]) -> Wide:
+    """What a table has; optional predicates go with the columns that it lacks."""
+
+    def there(name: str, column: str) -> bool:
+        return name not in wide.optional or column in columns
+
+    missing = {c for c, n in wide.predicates.items() if not there(n, c)}
+    return replace(
+        wide,
+        predicates={c: n for c, n in wide.predicates.items() if c not in missing},
+        arguments={c: a for c, a in wide.arguments.items() if c not in missing},
+        measures={n: m for n, m in wide.measures.items() if there(n, m.column)},
+    )
 
 
 class _WideReader:

@@ -72,15 +72,16 @@ class Grounding(nn.Module):
         super().__init__()
         self.signature = signature
         self.semantics = semantics
-        self._inputs = dict(inputs or {})
+        self.inputs_by_sort = dict(inputs or {})
         self._networks = {n: p for n, p in predicates.items() if isinstance(p, Network | Logits)}
         self._groups = tuple(groups)
         self._functions = dict(functions or {})
-        self.inputs = _registered(self._inputs)
+        self.inputs = _registered(self.inputs_by_sort)
         self.networks = _registered(self._networks)
         self.groups = nn.ModuleList(groups)
         self.functions = _registered(self._functions)
         self.defined = {n: p for n, p in predicates.items() if isinstance(p, Defined)}
+        self.rules = {n: p.function for n, p in predicates.items() if isinstance(p, DataRule)}
         self._check(predicates, fixed)
         for sort, mask in (present or {}).items():
             self.register_buffer(f"present_{sort}", mask, persistent=False)
@@ -109,6 +110,12 @@ class Grounding(nn.Module):
             if changing & {*symbols(checked.formula)}:
                 changing.add(name)
         return tuple(n for n in self.signature.predicates if n in changing)
+
+    def module(self, name: str) -> nn.Module:
+        """The module of a predicate that a network computes."""
+        network = self._networks[name]
+        assert isinstance(network, Network)
+        return network.module
 
     def forward(self, part: DataPart | None = None) -> Tables:
         """Tables of all symbols, with gradients to the parameters; of a part, if one is given.
@@ -189,7 +196,7 @@ class Grounding(nn.Module):
     def _seen(self, part: DataPart | None) -> dict[str, Tensor]:
         """What networks see of each sort."""
         seen = {}
-        for sort, module in self._inputs.items():
+        for sort, module in self.inputs_by_sort.items():
             vectors = module()
             size, width = self.fixed.sizes[sort], vectors.shape[-1]
             if not _fits(vectors.shape[:-1], (size,), self.fixed, static=False):
@@ -271,7 +278,7 @@ class Grounding(nn.Module):
         networks = [n for n, p in self._networks.items() if isinstance(p, Network)]
         for name in [*networks, *grouped]:
             self._check_inputs(name, known[name].sorts)
-        for sort in self._inputs:
+        for sort in self.inputs_by_sort:
             if sort not in fixed.sizes:
                 _known("sort", sort, self.signature.sorts)
                 raise DataError(f"nothing says how many entities the sort '{sort}' has")
@@ -299,7 +306,7 @@ class Grounding(nn.Module):
         if not sorts:
             raise DataError(f"'{name}' has no arguments that a network could see; use logits")
         for sort in sorts:
-            if sort not in self._inputs:
+            if sort not in self.inputs_by_sort:
                 raise DataError(
                     f"a network for '{name}' sees nothing of the sort '{sort}'; "
                     "give it embeddings or features"

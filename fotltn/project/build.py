@@ -38,6 +38,8 @@ from fotltn.project.world import (
 )
 from fotltn.semantics.config import Semantics, named
 
+_WIDTH = 32  # of embeddings, if nothing is said
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Built:
@@ -56,7 +58,7 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
         FotError: a file is missing or wrong, or parts do not fit together.
     """
     world = read_world(config, more)
-    config = _completed(config, world.theory.signature)
+    config = completed(config, world)
     semantics = meaning(config)
     dtype, device = getattr(torch, config.dtype), device_of(config)
     grounding = ground(config, world, more.modules)
@@ -69,9 +71,20 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     return Built(config, world, task, semantics)
 
 
-def _completed(config: Config, signature: Signature) -> Config:
+def completed(config: Config, world: World) -> Config:
+    """The settings, in which it is said what networks see of each sort.
+
+    Entities without features have a vector each, unless something else is said.
+    """
+    signature = world.theory.signature
     usual = {sort: InputConfig() for sort in signature.sorts if _seen(sort, config, signature)}
-    return replace(config, inputs={**usual, **config.inputs})
+    inputs = {
+        sort: replace(seen, embedding=0 if seen.features and sort in world.fixed.inputs else _WIDTH)
+        if seen.embedding is None
+        else seen
+        for sort, seen in {**usual, **config.inputs}.items()
+    }
+    return replace(config, inputs=inputs)
 
 
 def meaning(config: Config) -> Semantics:

@@ -154,12 +154,13 @@ def argument(text: str) -> str | Entity:
 
 @dataclass(frozen=True, slots=True)
 class InputConfig:
-    """What networks see of the entities of a sort."""
+    """What networks see of the entities of a sort; embeddings by default where nothing else is."""
 
-    embedding: int = 32
+    embedding: int | None = None
     time: Time = "free"
     scale: float = 0.01
     reach: float = 3.0
+    unknown: Literal["refuse", "mean"] = "refuse"
     features: bool = True
     learnable: tuple[str, ...] = ()
     changes: tuple[int, ...] = ()
@@ -392,7 +393,12 @@ def _columns(table: Settings, key: str) -> dict[str, str]:
 
 
 def _input(inputs: Settings, sort: str) -> InputConfig:
-    return inputs.table(sort).record(InputConfig, embedding=Range(0, 2**20), reach=Range(1e-3))
+    return inputs.table(sort).record(InputConfig, embedding=_width, reach=Range(1e-3))
+
+
+def _width(table: Settings, key: str) -> int:
+    width: int = table.value(key, int, 0, Range(0, 2**20))
+    return width
 
 
 def _predicate(predicates: Settings, name: str) -> PredicateConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from fotltn.analysis.audit import audit
@@ -22,12 +23,26 @@ def is_project(path: Path) -> bool:
     return os.path.exists(path / FILE) and not os.path.exists(path / MANIFEST)
 
 
-def find_model(path: Path) -> Model:
-    """The model of a folder, or the model of a project.
+def is_model(path: Path) -> bool:
+    """Whether there is the folder of a model."""
+    return os.path.exists(path / MANIFEST)
+
+
+def find_model(path: Path, data: Sequence[Path] | None = None, horizon: int | None = None) -> Model:
+    """The model of a folder, or the model of a project; over new data, if there are some.
+
+    Args:
+        path: the folder of either, or the file of a project.
+        data: a folder with the tables that the project names, or files.
+        horizon: the number of time points of every trace of the new data.
 
     Raises:
-        DataError: there is none, or it cannot be read.
+        DataError: there is none, it cannot be read, or the data do not fit.
     """
+    if data:
+        return find_model(path).apply(data[0] if len(data) == 1 else data, horizon=horizon)
+    if horizon is not None:
+        raise DataError("--horizon goes with --data: a model's own traces have their lengths")
     if not is_project(path):
         return load_model(path)
     config = read_config(path)

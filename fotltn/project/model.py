@@ -22,7 +22,7 @@ from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
-from fotltn.project.build import Built, ground, meaning
+from fotltn.project.build import Built, completed, ground, meaning
 from fotltn.project.config import Config, config_of, show_config
 from fotltn.project.stored import (
     check_widths,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs n
     from fotltn.analysis.over_time import TruthOverTime
     from fotltn.analysis.satisfaction import Satisfaction
     from fotltn.analysis.violations import Counterexample, Violation, Violations
+    from fotltn.project.apply import NewData
 
 #: What kind of folder a model is.
 KIND = "model"
@@ -312,6 +313,28 @@ class Model:
 
         return predictions(self.tables, predicates or self.grounding.open)
 
+    # --- other data -------------------------------------------------------------------------------
+
+    def apply(self, data: NewData, *, horizon: int | None = None) -> Model:
+        """The same networks over other data: other entities, traces and lengths.
+
+        Features are centred, scaled and encoded as they were for training, never by the new data.
+        Labels among the new facts are for testing: `model.apply(data).metrics()`.
+
+        Args:
+            data: a folder with the tables that the project names; a file or a data frame, if it
+                names one; several in their order; or tables by these names. Columns of what is
+                learned may be missing.
+            horizon: the number of time points of every trace; without it, what the data have.
+
+        Raises:
+            DataError: the data do not fit, or the model can answer for its own data only.
+        """
+        from fotltn.project.apply import moved
+
+        config, world, grounding = moved(self.grounding, self.config, self.world, data, horizon)
+        return replace(self, config=config, world=world, grounding=grounding, _tables=None)
+
     # --- keeping ----------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
@@ -387,6 +410,7 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
         world = unpack_world(tensors, texts["domain.json"], source, config)
         weights = below(tensors, "weights/")
         check_widths(config, weights)
+        config = completed(config, world)
         grounding = ground(config, world).to(dtype=getattr(torch, config.dtype))
         grounding.load_state_dict(weights)
         grounding = grounding.to(device_of(config))

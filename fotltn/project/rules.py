@@ -16,7 +16,7 @@ from fotltn.logic.signature import Signature
 from fotltn.plan.build import BUDGET
 from fotltn.project.build import build
 from fotltn.project.config import read_config
-from fotltn.project.model import model_of
+from fotltn.project.model import Model, model_of
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import load_theory
@@ -112,6 +112,12 @@ def load_project(
     world = built.world
     warnings = (world.theory.warnings, world.facts.warnings)
     return Evidence(world.theory, model_of(built).truth, world.parts, *warnings)
+
+
+def of_model(model: Model, *, threshold: float = 0.5) -> Evidence:
+    """The rules of a model on its predictions, from a threshold on taken for facts."""
+    tables = model.decided(threshold=threshold)
+    return Evidence(model.theory, tables, {}, model.theory.warnings, ())
 
 
 def of_facts(

@@ -159,7 +159,7 @@ def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
         ValueError: they do.
     """
     there = {size for t in weights.values() if t.numel() for size in t.shape}
-    widths = [i.embedding for i in config.inputs.values()]
+    widths = [i.embedding or 0 for i in config.inputs.values()]
     widths += [size for p in config.predicates.values() for size in p.hidden]
     widths += [size for g in config.groups for size in g.hidden]
     for size in widths:

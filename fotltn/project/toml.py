@@ -93,6 +93,8 @@ class Settings:
         if NoneType in get_args(kind):
             if not self.has(key):
                 return self.take(key, default)
+            if callable(rule):
+                return rule(self, key)
             value = self.value(key, get_args(kind)[0], None, rule)
             return (value or None) if isinstance(value, str | int) else value
         if callable(rule):

@@ -16,6 +16,7 @@ from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import Epoch, fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
+from fotltn.project.apply import obstacles
 from fotltn.project.build import Built, build
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of
@@ -63,7 +64,10 @@ def train(
                 hint=None if checkpoints is None else "the same command goes on from there",
             )
         )
-    return model_of(built, outcome)
+    model = model_of(built, outcome)
+    if reasons := obstacles(built.config, built.world):
+        model.warnings += (f"the model can answer for its own data only: {'; '.join(reasons)}",)
+    return model
 
 
 def train_and_save(

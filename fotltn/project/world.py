@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import assert_never, cast
@@ -64,7 +64,7 @@ class World:
 
 
 #: A predicate that Python computes: a network, or a function of given tables and features.
-PythonPredicate = nn.Module | Callable[[Tables, Mapping[str, Tensor]], Tensor]
+PythonPredicate = nn.Module | Callable[[Tables, Mapping[str, Tensor]], Tensor | SparseTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +75,13 @@ class InMemory:
         theory: in place of the file that the project names.
         tables: data, in place of files, by the names that the project has for them.
         modules: predicates that modules or functions compute.
+        labelled: whether wide tables must have the columns of what is computed.
     """
 
     theory: Theory | None = None
     tables: Mapping[str, Source] = field(default_factory=dict)
     modules: Mapping[str, PythonPredicate] = field(default_factory=dict)
+    labelled: bool = True
 
 
 NOTHING = InMemory()
@@ -103,7 +105,9 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     def table(name: str) -> Source:
         return more.tables[name] if name in more.tables else config.table(name)
 
-    tables = [_wide(w, table(w.file)) for w in data.wide]
+    made = computed(config, signature)
+    optional = () if more.labelled else made
+    tables = [_wide(w, table(w.file), optional) for w in data.wide]
     long = [*map(table, data.facts)]
     if not long and not tables:
         raise config.error(("data",), "there are no facts to learn from", 'facts = ["facts.csv"]')
@@ -112,7 +116,6 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
         on_conflict=data.on_conflict, dtype=dtype,
     )  # fmt: skip
-    made = computed(config, signature)
     every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
     parts = _parts(config, facts)
     train, watched, test = every, None, None
@@ -188,12 +191,13 @@ def computed(config: Config, signature: Signature) -> tuple[str, ...]:
     return tuple(n for n in signature.predicates if n in named)
 
 
-def _wide(wide: WideConfig, source: Source) -> Wide:
+def _wide(wide: WideConfig, source: Source, optional: Collection[str]) -> Wide:
     arguments = {column: [*map(argument, names)] for column, names in wide.arguments.items()}
     measures = {name: measured.measure() for name, measured in wide.measures.items()}
     return Wide(
         source, wide.sort, argument(wide.entity), wide.time, wide.trace,
         wide.predicates, arguments, wide.features, wide.categories, wide.presence, measures,
+        optional,
     )  # fmt: skip
 
 

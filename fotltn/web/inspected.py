@@ -66,17 +66,18 @@ class Inspected:
 def of_model(
     model: Model | Path,
     *,
+    data: Sequence[Path] = (),
     semantics: Semantics | None = None,
     p: float | None = None,
     threshold: float = 0.5,
 ) -> Inspected:
-    """The predictions of a model, or of the model of a folder or a project.
+    """The predictions of a model, or of the model of a folder or a project, over new data if any.
 
     Raises:
-        FotError: there is no model, or it cannot be read.
+        FotError: there is no model, it cannot be read, or the data do not fit.
     """
     name = "model" if isinstance(model, Model) else model.resolve().name
-    model = model if isinstance(model, Model) else find_model(model)
+    model = model if isinstance(model, Model) else find_model(model, data)
     return Inspected(
         name, model.theory, model.tables, semantics_of(semantics or model.semantics, p), threshold,
         model.facts, model.grounding.open, model.world.labels, model.world.test, model,

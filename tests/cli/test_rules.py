@@ -173,5 +173,6 @@ def test_other_commands_take_another_folder(call, tmp_path):
     for command in ("train", "audit"):
         status, _, err = call(command, JAAD, "--data", tmp_path / "none")
         assert (status, "there is no folder" in err) == (1, True)
-    status, _, err = call("audit", tmp_path, "--data", tmp_path)
-    assert (status, "is a model, which has its data" in err) == (1, True)
+    for command in ("rules", "audit"):
+        status, _, err = call(command, JAAD, "--data", tmp_path, "--data", tmp_path)
+        assert (status, "--data is one folder with its tables" in err) == (1, True)

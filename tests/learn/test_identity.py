@@ -77,7 +77,7 @@ def with_presence(last: bool) -> Any:
         ground.signature,
         ground.fixed,
         {**ground._networks, **ground.defined},
-        inputs=ground._inputs,
+        inputs=ground.inputs_by_sort,
         present={"agent": there},
     )
     return tasks.task(epochs=4, ground=made)

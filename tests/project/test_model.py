@@ -130,7 +130,13 @@ def test_usual_settings_are_written_out(tmp_path):
     model = trained(tmp_path, text.replace("reach = 1.5\n", ""))
     model.save(tmp_path / "model")
     shown = (tmp_path / "model" / "project.toml").read_text()
-    assert "[inputs.agent]\nembedding = 32\n" in shown
+    assert "[inputs.agent]\nembedding = 0\n" in shown  # there are features
+
+
+def test_without_features_networks_see_vectors(tmp_path):
+    text = changed(("embedding = 3\n", "features = false\n"))
+    model = trained(tmp_path, text)
+    assert model.config.inputs["agent"].embedding == 32
 
 
 def test_early_stopping_is_told(tmp_path):

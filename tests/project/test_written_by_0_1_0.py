@@ -40,8 +40,9 @@ def test_a_model_gives_the_predictions_it_gave(project):
     model = fotltn.load_model(ROOT / project / "model")
     before = facts(pyarrow.csv.read_csv(ROOT / project / "predictions.csv"))
     now = facts(model.predictions())
-    assert now.keys() == before.keys()
-    assert all(now[fact] == pytest.approx(degree, abs=1e-6) for fact, degree in before.items())
+    # Where entities are not present, nothing is predicted; 0.1.0 wrote a 0 there.
+    assert now.keys() <= before.keys()
+    assert all(now.get(f, 0.0) == pytest.approx(degree, abs=1e-6) for f, degree in before.items())
 
 
 @pytest.mark.parametrize("project", PROJECTS)

@@ -1,0 +1,227 @@
+"""A model on other data: other entities, traces and lengths, seen as the model is used to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.frames import Source
+from fotltn.grounding.labels import Labels
+from fotltn.networks.encoders import Embeddings, FeatureInputs
+from fotltn.networks.grounding import Grounding
+from fotltn.project.build import ground
+from fotltn.project.config import Config
+from fotltn.project.world import InMemory, PythonPredicate, World, device_of, read_world
+
+#: A folder with the tables that a project names, files, data frames, or tables by these names.
+NewData = Source | Sequence[Source] | Mapping[str, Source]
+
+_TRAVELS = (
+    "what travels: networks over features (embedding = 0 in [inputs.SORT]), and vectors of "
+    'entities that are the same at all times (time = "static")'
+)
+
+
+def obstacles(config: Config, world: World) -> tuple[str, ...]:
+    """What keeps a model from answering for other data than its own, by name."""
+    reasons = [
+        f"'{name}' is computed by a logit for each fact of its own data"
+        for name, how in config.predicates.items()
+        if how.kind == "logits"
+    ]
+    for sort, seen in config.inputs.items():
+        if not seen.embedding:
+            continue
+        if seen.time != "static":
+            each = "at each time"
+        elif sort in world.facts.local:
+            each = "of each trace"
+        else:
+            continue
+        reasons.append(
+            f"networks see of each '{sort}' {each} a vector of its own "
+            f"(inputs.{sort}.embedding = {seen.embedding})"
+        )
+    return tuple(reasons)
+
+
+def moved(
+    grounding: Grounding, config: Config, world: World, data: NewData, horizon: int | None
+) -> tuple[Config, World, Grounding]:
+    """Networks over other data than those that they were trained on.
+
+    Args:
+        grounding: the networks.
+        config: the settings that made them.
+        world: what they were trained on.
+        data: as of `Model.apply`.
+        horizon: the number of time points of every trace; without it, what the data have.
+
+    Raises:
+        DataError: something that a network sees belongs to the old data, or the new ones do not
+            fit.
+    """
+    if reasons := obstacles(config, world):
+        raise DataError(
+            Diagnostic(
+                f"the model can answer for its own data only: {'; '.join(reasons)}", hint=_TRAVELS
+            )
+        )
+    config, tables = _with_data(config, data, horizon)
+    modules: dict[str, PythonPredicate] = {}
+    for name, how in config.predicates.items():
+        if how.kind == "module":
+            modules[name] = grounding.module(name)
+        elif how.kind == "function":
+            modules[name] = grounding.rules[name]
+    more = InMemory(world.source, tables, modules, labelled=False)
+    new = read_world(config, more)
+    config = replace(config, inputs=_known_inputs(config, new.facts))
+    nothing = Labels({}, {}, {}, frozenset(new.facts.local))
+    test = new.stated if new.stated.total else None
+    new = replace(new, labels=nothing, test=test, watched=None, parts={})
+    for sort, seen in world.fixed.inputs.items():
+        names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
+        if names != seen.names:
+            raise DataError(
+                f"the model sees of each '{sort}' {listing(seen.names, 20)}; the new data have "
+                f"{listing(names, 20) or 'no features'}"
+            )
+    over = ground(config, new, modules)
+    over = over.to(dtype=getattr(torch, config.dtype))
+    over.load_state_dict(_state(grounding, config, world.facts, new.facts, over))
+    return config, new, over.to(device_of(config))
+
+
+# --- the new data -----------------------------------------------------------------------------
+
+
+def _with_data(
+    config: Config, data: NewData, horizon: int | None
+) -> tuple[Config, dict[str, Source]]:
+    """The settings for new data, and these by the names that the settings have for them.
+
+    All of the new data are there to be answered for: none is drawn, flipped or held back.
+    """
+    names = [*config.data.facts, *(wide.file for wide in config.data.wide)]
+    plain = replace(
+        config.data, test=(), split=None, train=1.0, by="facts", sort=None, flip=0.0,
+        horizon=horizon,
+    )  # fmt: skip
+    if isinstance(data, str | os.PathLike) and os.path.isdir(data):
+        folder = Path(data).absolute()
+        if missing := [n for n in names if not (folder / n).exists()]:
+            raise DataError(
+                Diagnostic(
+                    f"the folder '{data}' has no table '{missing[0]}', which the model reads",
+                    hint=f"the model reads {listing(names, 20)}; of tables that there are not, "
+                    "leave the folder out and name the files themselves",
+                )
+            )
+        tests = tuple(n for n in config.data.test if (folder / n).exists())
+        plain = replace(plain, folder=str(folder), facts=(*plain.facts, *tests))
+        return replace(config, data=plain, roots=()), {}
+    tables = _by_name(data, names, config.data.test)
+    return replace(
+        config,
+        data=replace(
+            plain,
+            facts=tuple(n for n in (*plain.facts, *config.data.test) if n in tables),
+            wide=tuple(w for w in plain.wide if w.file in tables),
+        ),
+        roots=(),
+    ), tables
+
+
+def _by_name(data: NewData, names: Sequence[str], tests: Sequence[str]) -> dict[str, Source]:
+    """New tables by the names that settings have for the old ones."""
+    known = [*names, *tests]
+    if isinstance(data, Mapping) and data and set(data) <= set(known):
+        return {str(name): table for name, table in data.items()}
+    if isinstance(data, str | os.PathLike | Mapping) or hasattr(data, "__arrow_c_stream__"):
+        listed: list[Any] = [data]
+    elif isinstance(data, Iterable):
+        listed = list(data)
+    else:
+        raise DataError(f"expected a folder, files or tables of new data, not {shown(data)}")
+    files = [t for t in listed if isinstance(t, str | os.PathLike)]
+    if len(files) == len(listed):
+        by_file = {Path(name).name: name for name in known}
+        matched = {by_file[Path(f).name]: Path(f) for f in files if Path(f).name in by_file}
+        if listed and len(matched) == len(files):
+            return dict(matched)
+    if len(listed) == len(names) > 0:
+        return dict(zip(names, listed, strict=True))
+    if files and (strange := [f for f in files if Path(f).name not in by_file]):
+        hint = name_hint(Path(strange[0]).name, list(by_file), "it reads")
+        raise DataError(f"the model reads no table '{strange[0]}'; {hint}")
+    raise DataError(
+        f"the model reads {len(names)} tables ({listing(names, 20)}), not {len(listed)}; give as "
+        "many, or say which is which: {name: table}"
+    )
+
+
+# --- what networks keep of entities -----------------------------------------------------------
+
+
+def _known_inputs(config: Config, facts: Facts) -> dict[str, Any]:
+    """What networks see of each sort; entities with learned features may not be there."""
+    return {
+        sort: replace(
+            seen, learnable=tuple(n for n in seen.learnable if n in facts.entities.get(sort, ()))
+        )
+        for sort, seen in config.inputs.items()
+    }
+
+
+def _state(
+    grounding: Grounding, config: Config, old: Facts, new: Facts, over: Grounding
+) -> dict[str, Tensor]:
+    """The weights of networks; what belongs to entities goes by their names."""
+    state = dict(grounding.state_dict())
+    places = {id(module): name for name, module in over.named_modules()}
+    for sort, module in over.inputs_by_sort.items():
+        mine = (config.inputs[sort], old, new, sort)
+        for part in module.modules():
+            name = places[id(part)]
+            if isinstance(part, Embeddings):
+                state[f"{name}.vectors"] = _vectors(state[f"{name}.vectors"], *mine)
+            elif isinstance(part, FeatureInputs) and part.learned is None:
+                state.pop(f"{name}.learned", None)
+            elif isinstance(part, FeatureInputs):
+                learnable = _learnable(grounding, sort)
+                rows = [learnable.index(old.entities[sort].index(n)) for n in mine[0].learnable]
+                state[f"{name}.learned"] = state[f"{name}.learned"][rows]
+    return state
+
+
+def _learnable(grounding: Grounding, sort: str) -> list[int]:
+    parts: Iterable[nn.Module] = grounding.inputs_by_sort[sort].modules()
+    (features,) = (part for part in parts if isinstance(part, FeatureInputs))
+    return [int(number) for number in features.learnable]
+
+
+def _vectors(vectors: Tensor, seen: Any, old: Facts, new: Facts, sort: str) -> Tensor:
+    """The vectors of new entities: their own, if the model knows them; else as is settled."""
+    numbers = {name: number for number, name in enumerate(old.entities[sort])}
+    strange = [name for name in new.entities[sort] if name not in numbers]
+    if strange and seen.unknown != "mean":
+        raise DataError(
+            Diagnostic(
+                f"the model has no vector for {listing(strange)} of sort '{sort}' "
+                f"(inputs.{sort}.embedding = {seen.embedding})",
+                hint=f'embedding = 0, or unknown = "mean" in [inputs.{sort}]: the mean of all '
+                "vectors for entities that training did not see",
+            )
+        )
+    mean = vectors.mean(1, keepdim=True)
+    every = torch.cat([vectors, mean], dim=1)
+    return every[:, [numbers.get(name, vectors.shape[1]) for name in new.entities[sort]]]
