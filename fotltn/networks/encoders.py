@@ -224,6 +224,3 @@ class Joined(nn.Module):
                 f"inputs side by side differ in traces, entities or time points: {shapes}"
             ) from None
         return torch.cat([f.expand(*lead, f.shape[-1]) for f in seen], dim=-1)
-
-
-Inputs = Embeddings | FeatureInputs | Joined

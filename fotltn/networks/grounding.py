@@ -15,7 +15,6 @@ from fotltn.evaluation import Evaluator
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.networks.definitions import arranged, definitions, symbols
-from fotltn.networks.encoders import Inputs
 from fotltn.networks.parts import DataPart
 from fotltn.networks.predicates import (
     DataRule,
@@ -26,6 +25,7 @@ from fotltn.networks.predicates import (
     PresentCells,
     Softmax,
 )
+from fotltn.networks.sequences import Inputs
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -86,7 +86,7 @@ class Grounding(nn.Module):
         for sort, mask in (present or {}).items():
             self.register_buffer(f"present_{sort}", mask, persistent=False)
         self._present = tuple(present or {})
-        self._cells: dict[tuple[tuple[str, ...], bool, torch.device], PresentCells] = {}
+        self._cells: dict[tuple[object, ...], PresentCells] = {}
         self.fixed = self._completed(fixed, predicates)
         self.definitions = definitions(self.defined, signature)
         self._evaluators = {
@@ -112,10 +112,20 @@ class Grounding(nn.Module):
         return tuple(n for n in self.signature.predicates if n in changing)
 
     def module(self, name: str) -> nn.Module:
-        """The module of a predicate that a network computes."""
-        network = self._networks[name]
+        """The module of a predicate that a network computes, alone or with others."""
+        network = self._networks.get(name)
+        if network is None:
+            return next(group.module for group in self._groups if name in group.names)
         assert isinstance(network, Network)
         return network.module
+
+    def train(self, mode: bool = True) -> Grounding:
+        """Train, or not; what is frozen stays as it is, with all that a layer keeps for itself."""
+        super().train(mode)
+        for module in (*self._networks.values(), *self._groups, *self.inputs_by_sort.values()):
+            if not any(p.requires_grad for p in module.parameters()):
+                module.eval()
+        return self
 
     def forward(self, part: DataPart | None = None) -> Tables:
         """Tables of all symbols, with gradients to the parameters; of a part, if one is given.
@@ -126,9 +136,11 @@ class Grounding(nn.Module):
         fixed = self.fixed if part is None else part.fixed
         seen = self._seen(part)
 
-        def computed(decl: PredicateDecl | FunctionDecl, module: Callable[..., Any]) -> Any:
+        def computed(
+            decl: PredicateDecl | FunctionDecl, module: Callable[..., Any], over_time: bool
+        ) -> Any:
             with _about(decl.name):
-                cells = self._present_cells(decl, part)
+                cells = self._present_cells(decl, part, every=over_time)
                 output = module([seen[s] for s in decl.sorts], cells)
                 _check_shape(output[decl.name] if isinstance(output, dict) else output, fixed, decl)
                 return output
@@ -137,16 +149,17 @@ class Grounding(nn.Module):
         for name, network in self._networks.items():
             decl = self.signature.predicates[name]
             if isinstance(network, Network):
-                tables[name] = computed(decl, network)
+                tables[name] = computed(decl, network, network.over_time)
                 continue
             with _about(name):
                 table = network()
                 _check_shape(table, self.fixed, decl)
                 tables[name] = table if part is None else part.pick(table, decl.sorts)
         for group in self._groups:
-            tables |= computed(self.signature.predicates[group.names[0]], group)
+            first = self.signature.predicates[group.names[0]]
+            tables |= computed(first, group, group.over_time)
         functions = {
-            name: computed(self.signature.functions[name], network.outputs)
+            name: computed(self.signature.functions[name], network.outputs, network.over_time)
             for name, network in self._functions.items()
         }
         # Computed tables come first: they say how precise everything is.
@@ -209,17 +222,22 @@ class Grounding(nn.Module):
         return seen
 
     def _present_cells(
-        self, decl: PredicateDecl | FunctionDecl, part: DataPart | None
+        self, decl: PredicateDecl | FunctionDecl, part: DataPart | None, *, every: bool
     ) -> PresentCells | None:
-        """The cells of a table where all arguments are present; None for all."""
-        if not set(decl.sorts) & set(self._present):
+        """The cells of a table where all arguments are present; None for all, unless `every`.
+
+        With `every`, those inside each trace are there at least.
+        """
+        if not every and not set(decl.sorts) & set(self._present):
             return None
         fixed = self.fixed if part is None else part.fixed
-        key = (decl.sorts, decl.static, fixed.lengths.device)
+        key = (decl.sorts, decl.static, every, fixed.lengths.device)
         if part is None and key in self._cells:
             return self._cells[key]
         shape = table_shape(fixed, decl)
         there = torch.ones(shape, dtype=torch.bool, device=fixed.lengths.device)
+        if every and not decl.static:
+            there &= fixed.inside.reshape(fixed.batch, *[1] * len(decl.sorts), fixed.horizon)
         for place, sort in enumerate(decl.sorts):
             if sort not in self._present:
                 continue

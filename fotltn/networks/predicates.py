@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fotltn.errors import DataError, FotError, did_you_mean, listing
 from fotltn.networks.encoders import smoothing
+from fotltn.networks.sequences import takes_presence
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -91,14 +92,23 @@ class Network(nn.Module):
         module: from (…, width) to (…, 1) or (…).
         static: the predicate does not change; what is seen at the first time point decides.
         probability: the output is a degree already, not a logit.
+        over_time: the module sees all cells at once, with axes (trace, arguments …, time, width),
+            and may look from one to another; else it may see those that are present alone. If it
+            has an argument `present`, it is told which these are.
     """
 
     def __init__(
-        self, module: nn.Module, *, static: bool = False, probability: bool = False
+        self,
+        module: nn.Module,
+        *,
+        static: bool = False,
+        probability: bool = False,
+        over_time: bool = False,
     ) -> None:
         """Keep a module."""
         super().__init__()
         self.module, self.static, self.probability = module, static, probability
+        self.over_time = over_time
 
     def forward(self, seen: Sequence[Tensor], cells: PresentCells | None = None) -> Tensor:
         """The table, from what is seen of each argument (trace, entity, time, width).
@@ -131,7 +141,9 @@ class Network(nn.Module):
         return numbers
 
     def _numbers(self, seen: Sequence[Tensor], cells: PresentCells | None) -> Tensor:
-        shape, output = _applied(self.module, seen, cells, static=self.static)
+        shape, output = _applied(
+            self.module, seen, cells, static=self.static, over_time=self.over_time
+        )
         if output.shape == (*shape[:-1], 1):
             return output.squeeze(-1)
         if output.shape != shape[:-1]:
@@ -152,6 +164,8 @@ class Softmax(nn.Module):
         other: none of them may hold.
     """
 
+    over_time = False
+
     def __init__(
         self, names: Sequence[str], module: nn.Module, *, static: bool = False, other: bool = False
     ) -> None:
@@ -165,7 +179,9 @@ class Softmax(nn.Module):
         self, seen: Sequence[Tensor], cells: PresentCells | None = None
     ) -> dict[str, Tensor]:
         """The tables by name; of some cells, as a network has them."""
-        shape, output = _applied(self.module, seen, cells, static=self.static)
+        shape, output = _applied(
+            self.module, seen, cells, static=self.static, over_time=self.over_time
+        )
         count = len(self.names) + self.other
         if output.shape != (*shape[:-1], count):
             raise DataError(
@@ -173,21 +189,57 @@ class Softmax(nn.Module):
                 f"{' and none of them' if self.other else ''}, not {output.shape[-1]} "
                 f"(shape {tuple(output.shape)})"
             )
-        degrees = output.softmax(-1)
+        degrees = self.degrees(output)
         tables = {name: degrees[..., i] for i, name in enumerate(self.names)}
         return tables if cells is None else {n: cells.spread(t) for n, t in tables.items()}
 
+    def degrees(self, output: Tensor) -> Tensor:
+        """Degrees that add up to 1."""
+        return output.softmax(-1)
+
+
+class Heads(Softmax):
+    """Predicates that share a network, each with an output of its own, which is a logit.
+
+    Args:
+        names: of the predicates.
+        module: from (…, width) to (…, number of names), as of a network that sees all cells.
+        static: as of a network.
+    """
+
+    over_time = True
+
+    def __init__(self, names: Sequence[str], module: nn.Module, *, static: bool = False) -> None:
+        """Keep a module."""
+        super().__init__(names, module, static=static)
+
+    def degrees(self, output: Tensor) -> Tensor:
+        """Degrees that know nothing of each other."""
+        return output.sigmoid()
+
 
 def _applied(
-    module: nn.Module, seen: Sequence[Tensor], cells: PresentCells | None, *, static: bool
+    module: nn.Module,
+    seen: Sequence[Tensor],
+    cells: PresentCells | None,
+    *,
+    static: bool,
+    over_time: bool,
 ) -> tuple[torch.Size, Tensor]:
     """The shape of the vectors that a module sees, and its output for them."""
-    if cells is None:
+    more = {}
+    if cells is None or over_time:
         vectors = side_by_side(seen, static=static)
     else:
         vectors = cells.vectors(seen, static=static)
+    if cells is not None and over_time:
+        vectors = vectors.expand(*cells.shape, vectors.shape[-1])
+        if takes_presence(module):
+            there = torch.zeros(cells.shape, dtype=torch.bool, device=vectors.device)
+            there[cells.index] = True
+            more["present"] = there
     try:
-        output = module(vectors)
+        output = module(vectors, **more)
     except (torch.OutOfMemoryError, FotError):
         raise
     except (RuntimeError, ValueError, IndexError) as error:
@@ -198,7 +250,15 @@ def _applied(
     if not isinstance(output, Tensor) or not output.dim():
         kind = "a single number" if isinstance(output, Tensor) else type(output).__name__
         raise DataError(f"a network gives {kind}; expected a tensor with an output for each vector")
-    return vectors.shape, output
+    if cells is None or not over_time:
+        return vectors.shape, output
+    if output.shape[: len(cells.shape)] != cells.shape:
+        raise DataError(
+            f"a network gives shape {tuple(output.shape)} for vectors of shape "
+            f"{tuple(vectors.shape)}; expected the same axes, but for the last"
+        )
+    chosen = output[cells.index]
+    return torch.Size((len(chosen), vectors.shape[-1])), chosen
 
 
 class Logits(nn.Module):

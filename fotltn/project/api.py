@@ -11,16 +11,23 @@ from typing import Any, TypeGuard
 
 from torch import nn
 
-from fotltn.errors import DataError, shown
+from fotltn.errors import DataError, listing, shown
 from fotltn.grounding.frames import Source
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.project import train as training_of
-from fotltn.project.config import Config, PredicateConfig, config_of, described, read_config
+from fotltn.project.config import (
+    Config,
+    EncoderConfig,
+    PredicateConfig,
+    config_of,
+    described,
+    read_config,
+)
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
-from fotltn.project.world import NOTHING, InMemory
+from fotltn.project.world import NOTHING, InMemory, PythonPredicate
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Theory
 
@@ -43,7 +50,7 @@ def train(
     test: Iterable[Source] | Source = (),
     data: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
-    predicates: Mapping[str, Any] | None = None,
+    predicates: Mapping[Any, Any] | None = None,
     exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
     objective: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -68,11 +75,15 @@ def train(
         wide: a wide table, or several, with features.
         test: facts for testing in tables of their own.
         data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
-        inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`.
+        inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`. Its "encoder" may
+            be a module of your own, from axes (trace, entity, time, feature) to the same ones.
         predicates: settings of predicates, as `{"Near": {"kind": "logits"}}`. Or a module of your
-            own, from what is seen of the arguments, side by side, to a logit; it is trained as it
-            is. Or a function from the given tables, and the features by sort, to a table with axes
-            (trace, arguments …, time), which is computed once.
+            own, from what is seen of the arguments, side by side, with axes (trace, arguments …,
+            time, feature), to a logit (… or …, 1); it is trained as it is, unless it is frozen. If
+            its `forward` has an argument `present`, that says where all arguments are there. For
+            a tuple of names, a module with an output for each. Or a function from the given
+            tables, and the features by sort, to a table with axes (trace, arguments …, time),
+            which is computed once.
         exclusive: predicates that exclude each other, by one network each.
         objective: what is minimised.
         training: how, as `{"epochs": 100, "rate": 0.01}`.
@@ -97,13 +108,14 @@ def train(
         long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
         listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
         of_wide = _named([one.source for one in listed], "wide", sources)
-        settings = _mapping("predicates", predicates)
-        modules = {name: settings.pop(name) for name in [*settings] if callable(settings[name])}
+        settings, seen = _mapping("predicates", predicates), _mapping("inputs", inputs)
+        kinds, modules = _in_python(settings)
+        encoders = _own_encoders(seen, modules)
         tables = {
             "theory": {"semantics": semantics, "p": p},
             "data": {"facts": long, "test": tested, "train": train, "seed": seed}
             | _mapping("data", data),
-            "inputs": _mapping("inputs", inputs),
+            "inputs": seen,
             "predicates": dict.fromkeys(_names("learn", learn), "network")
             | _definitions(define)
             | settings,
@@ -114,11 +126,11 @@ def train(
         }
         config, in_memory = _config(theory, tables)
         tables_of_data = replace(config.data, wide=tuple(map(described, listed, of_wide)))
-        kinds = {
-            name: PredicateConfig("module" if isinstance(one, nn.Module) else "function")
-            for name, one in modules.items()
-        }
-        config = replace(config, predicates={**config.predicates, **kinds}, data=tables_of_data)
+        own_inputs = {s: replace(config.inputs[s], encoder=one) for s, one in encoders.items()}
+        config = replace(
+            config, predicates={**config.predicates, **kinds}, data=tables_of_data,
+            inputs={**config.inputs, **own_inputs},
+        )  # fmt: skip
         more = InMemory(in_memory, sources, modules)
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
@@ -142,6 +154,48 @@ def _config(
         raise DataError(f"expected a theory, its file or its text, not {shown(theory)}")
     tables["theory"] = {"file": file, **tables["theory"]}
     return config_of(table_of(tables), Path()), in_memory
+
+
+def _in_python(
+    settings: dict[Any, Any],
+) -> tuple[dict[str, PredicateConfig], dict[str, PythonPredicate]]:
+    """What Python computes, which is taken out of the settings: how, and by what."""
+    kinds: dict[str, PredicateConfig] = {}
+    modules: dict[str, PythonPredicate] = {}
+    for names, one in [*settings.items()]:
+        if isinstance(names, tuple) and not isinstance(one, nn.Module):
+            raise DataError(f"predicates: {listing(names)} can share a module, not {shown(one)}")
+        if not callable(one):
+            continue
+        del settings[names]
+        constructor = type(one).__name__ if isinstance(one, nn.Module) else _name_of(one)
+        if isinstance(names, tuple):
+            shared = PredicateConfig("shared", constructor=constructor, heads=names)
+            kinds |= dict.fromkeys(names, shared)
+            modules[names[0]] = one
+            continue
+        kind = "module" if isinstance(one, nn.Module) else "function"
+        kinds[names] = PredicateConfig(kind, constructor=constructor)
+        modules[names] = one
+    return kinds, modules
+
+
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _own_encoders(
+    seen: dict[str, Any], modules: dict[str, PythonPredicate]
+) -> dict[str, EncoderConfig]:
+    """Encoders that are modules, which are taken out of the settings of inputs."""
+    encoders = {}
+    for sort, settings in seen.items():
+        if isinstance(settings, Mapping) and isinstance(settings.get("encoder"), nn.Module):
+            rest = dict(settings)
+            modules[sort] = module = rest.pop("encoder")
+            encoders[sort] = EncoderConfig("module", constructor=type(module).__name__)
+            seen[sort] = rest
+    return encoders
 
 
 def _is_project(theory: object) -> TypeGuard[Path_]:

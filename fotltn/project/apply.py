@@ -17,6 +17,7 @@ from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.networks.encoders import Embeddings, FeatureInputs
 from fotltn.networks.grounding import Grounding
+from fotltn.networks.sequences import Encoded, TimeEncoder
 from fotltn.project.build import ground
 from fotltn.project.config import Config
 from fotltn.project.world import InMemory, PythonPredicate, World, device_of, read_world
@@ -78,21 +79,24 @@ def moved(
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
     for name, how in config.predicates.items():
-        if how.kind == "module":
+        if how.kind in ("module", "shared"):
             modules[name] = grounding.module(name)
         elif how.kind == "function":
             modules[name] = grounding.rules[name]
+    for sort, seen in grounding.inputs_by_sort.items():
+        if isinstance(seen, Encoded) and not isinstance(seen.encoder, TimeEncoder):
+            modules[sort] = seen.encoder
     more = InMemory(world.source, tables, modules, labelled=False)
     new = read_world(config, more)
     config = replace(config, inputs=_known_inputs(config, new.facts))
     nothing = Labels({}, {}, {}, frozenset(new.facts.local))
     test = new.stated if new.stated.total else None
     new = replace(new, labels=nothing, test=test, watched=None, parts={})
-    for sort, seen in world.fixed.inputs.items():
+    for sort, features in world.fixed.inputs.items():
         names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
-        if names != seen.names:
+        if names != features.names:
             raise DataError(
-                f"the model sees of each '{sort}' {listing(seen.names, 20)}; the new data have "
+                f"the model sees of each '{sort}' {listing(features.names, 20)}; the new data have "
                 f"{listing(names, 20) or 'no features'}"
             )
     over = ground(config, new, modules)

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, SemanticsError, did_you_mean, listing, shown
 from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.learn.fit import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
 from fotltn.logic.signature import Signature
-from fotltn.networks.encoders import Embeddings, FeatureInputs, Inputs, Joined, with_changes
+from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, with_changes
 from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.neighbours import pooled
 from fotltn.networks.predicates import (
     DataRule,
     Defined,
+    Heads,
     Logits,
     Network,
     Predicate,
     Softmax,
     mlp,
 )
-from fotltn.project.config import Config, GroupConfig, InputConfig, PredicateConfig, lasting
+from fotltn.networks.sequences import Encoded, Inputs, TimeEncoder
+from fotltn.project.config import (
+    IN_PYTHON,
+    Config,
+    GroupConfig,
+    InputConfig,
+    PredicateConfig,
+    lasting,
+)
 from fotltn.project.world import (
     NOTHING,
     InMemory,
@@ -103,10 +114,11 @@ def ground(
     config: Config, world: World, modules: Mapping[str, PythonPredicate] | None = None
 ) -> Grounding:
     """The networks of a project, with initial weights by its seed, and modules as they are."""
-    signature = world.theory.signature
+    signature, modules = world.theory.signature, modules or {}
+    check_modules(config, modules)
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs = {
-            sort: _inputs(sort, config.inputs[sort], world, generator)
+            sort: _inputs(sort, config.inputs[sort], world, generator, modules)
             for sort in signature.sorts
             if _seen(sort, config, signature)
         }
@@ -132,12 +144,19 @@ def ground(
                     )
                 case "network":
                     predicates[name] = Network(network(name, how), static=decl.static)
-        for name, made in (modules or {}).items():
-            static = signature.predicates[name].static
-            predicates[name] = (
-                Network(made, static=static) if isinstance(made, nn.Module) else DataRule(made)
-            )
-        groups = [
+                case "module":
+                    made = modules[name]
+                    assert isinstance(made, nn.Module)
+                    predicates[name] = Network(made, static=decl.static, over_time=True)
+                case "function":
+                    predicates[name] = DataRule(modules[name])
+        shared = {how.heads for how in config.predicates.values() if how.kind == "shared"}
+        groups: list[Softmax] = []
+        for names in sorted(shared):
+            made = modules[names[0]]
+            assert isinstance(made, nn.Module)
+            groups.append(Heads(names, made, static=signature.predicates[names[0]].static))
+        groups += [
             Softmax(
                 g.predicates,
                 network(g.predicates[0], g, len(g.predicates) + g.other),
@@ -154,22 +173,31 @@ def ground(
 
 def _seen(sort: str, config: Config, signature: Signature) -> bool:
     """Whether a network sees entities of a sort."""
-    networks = [n for n, p in config.predicates.items() if p.kind in ("network", "module")]
+    seeing = ("network", "module", "shared")
+    networks = [n for n, p in config.predicates.items() if p.kind in seeing]
     networks += [n for g in config.groups for n in g.predicates]
     return any(sort in signature.predicates[n].sorts for n in networks)
 
 
-def _inputs(sort: str, how: InputConfig, world: World, generator: torch.Generator) -> Inputs:
+def _inputs(
+    sort: str,
+    how: InputConfig,
+    world: World,
+    generator: torch.Generator,
+    modules: Mapping[str, PythonPredicate],
+) -> Inputs:
     facts, features = world.facts, world.fixed.inputs
     size = world.fixed.sizes[sort]
     if size == 0:
         raise DataError(f"no fact mentions an entity of sort '{sort}', which networks are to see")
     encoders: list[Embeddings | FeatureInputs | Joined] = []
-    if how.features and sort in features:
-        values = features[sort].values
-        mask = world.fixed.present.get(sort)
+    mask = world.fixed.present.get(sort)
+    there = present(facts, sort) if mask is None else mask
+    parts = [features[sort].values] if how.features and sort in features else []
+    parts += [pooled(world.fixed, name, sort) for name in how.neighbours]
+    if parts:
+        values = _side_by_side(parts)
         if how.changes:
-            there = present(facts, sort) if mask is None else mask
             values = with_changes(values, there, how.changes)
         if mask is not None and values.shape[2] == 1:
             mask = mask.any(-1, keepdim=True)
@@ -191,7 +219,74 @@ def _inputs(sort: str, how: InputConfig, world: World, generator: torch.Generato
         raise DataError(
             f"inputs.{sort}: networks see nothing of it; there are no features, and embedding = 0"
         )
-    return encoders[0] if len(encoders) == 1 else Joined(*encoders)
+    seen = encoders[0] if len(encoders) == 1 else Joined(*encoders)
+    if how.encoder is None:
+        return seen
+    if how.encoder.kind == "module":
+        made = modules[sort]
+        assert isinstance(made, nn.Module)
+        return Encoded(sort, seen, made, there)
+    chosen = {n: getattr(how.encoder, n) for n in ("layers", "causal", "reach", "heads")}
+    kind: Any = how.encoder.kind
+    encoder = TimeEncoder(seen.width, kind, how.encoder.width, **chosen)
+    return Encoded(sort, seen, encoder, there)
+
+
+def _side_by_side(parts: list[Tensor]) -> Tensor:
+    lead = torch.broadcast_tensors(*(part[..., :0] for part in parts))[0].shape[:-1]
+    return torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], dim=-1)
+
+
+class MissingModuleError(DataError):
+    """What Python computes is not at hand."""
+
+
+def made_modules(modules: Mapping[Any, Any]) -> dict[str, PythonPredicate]:
+    """Modules by one name each, of the first predicate if several share one; classes are called.
+
+    Raises:
+        DataError: a class asks for arguments, or there is something else.
+    """
+    made: dict[str, PythonPredicate] = {}
+    for names, one in modules.items():
+        name = names if isinstance(names, str) else names[0]
+        if isinstance(one, type):
+            try:
+                one = one()
+            except TypeError as error:
+                raise DataError(
+                    f"modules: {one.__name__}, for '{name}', is not made without arguments "
+                    f"({error}); hand over one that is made: {one.__name__}(…)"
+                ) from None
+        if not callable(one):
+            raise DataError(f"modules: expected a module for '{name}', not {shown(one)}")
+        made[name] = one
+    return made
+
+
+def check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> None:
+    """See that what Python computes is at hand.
+
+    Raises:
+        MissingModuleError: it is not.
+    """
+    needed = {
+        name if how.kind != "shared" else how.heads[0]: (how.constructor, f"'{name}'")
+        for name, how in config.predicates.items()
+        if how.kind in IN_PYTHON
+    }
+    for sort, seen in config.inputs.items():
+        if seen.encoder is not None and seen.encoder.kind == "module":
+            needed[sort] = (seen.encoder.constructor, f"the encoder of the sort '{sort}'")
+    for name, (constructor, what) in needed.items():
+        if name not in modules:
+            raise MissingModuleError(
+                Diagnostic(
+                    f"{what} is computed by Python, by '{constructor}', which is not read from "
+                    "files",
+                    hint=f'hand it over: modules={{"{name}": {constructor}}}',
+                )
+            )
 
 
 def _number(facts: Facts, sort: str, name: str) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing
 from fotltn.files import ROOT, inside
@@ -22,6 +22,7 @@ from fotltn.learn.task import Training
 from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
+from fotltn.networks.sequences import Kind
 from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml, show_toml
 from fotltn.semantics.config import SEMANTICS
 
@@ -43,7 +44,16 @@ KINDS: dict[str, tuple[str, ...]] = {
     "network": ("hidden", "activation"),
     "logits": ("scale", "reach"),
     "formula": ("variables", "formula", "semantics"),
+    "module": ("constructor",),
+    "shared": ("constructor", "heads"),
+    "function": ("constructor",),
 }
+
+#: The kinds that Python computes: what they compute is handed over, not read.
+IN_PYTHON = ("module", "shared", "function")
+
+#: Encoders over time.
+ENCODERS = (*get_args(Kind), "module")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +163,19 @@ def argument(text: str) -> str | Entity:
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """An encoder over time; in Python there is the kind "module", too."""
+
+    kind: str = "gru"
+    width: int = 16
+    layers: int = 1
+    causal: bool = True
+    reach: int = 3
+    heads: int = 2
+    constructor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class InputConfig:
     """What networks see of the entities of a sort; embeddings by default where nothing else is."""
 
@@ -164,11 +187,17 @@ class InputConfig:
     features: bool = True
     learnable: tuple[str, ...] = ()
     changes: tuple[int, ...] = ()
+    neighbours: tuple[str, ...] = ()
+    encoder: EncoderConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateConfig:
-    """How a predicate is computed; in Python there are the kinds "module" and "function", too."""
+    """How a predicate is computed; Python has the kinds "module", "shared" and "function", too.
+
+    Of these `constructor` is the name of the class, or of the function. Predicates that share a
+    module name all of its predicates in `heads`.
+    """
 
     kind: str
     hidden: tuple[int, ...] = (16, 16)
@@ -178,6 +207,8 @@ class PredicateConfig:
     variables: tuple[str, ...] = ()
     formula: str = ""
     semantics: str | None = None
+    constructor: str = ""
+    heads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +424,17 @@ def _columns(table: Settings, key: str) -> dict[str, str]:
 
 
 def _input(inputs: Settings, sort: str) -> InputConfig:
-    return inputs.table(sort).record(InputConfig, embedding=_width, reach=Range(1e-3))
+    return inputs.table(sort).record(
+        InputConfig, embedding=_width, reach=Range(1e-3), encoder=_encoder
+    )
+
+
+def _encoder(table: Settings, key: str) -> EncoderConfig:
+    if isinstance(kind := table.values[key], str):  # stands for a table
+        table.values[key] = {"kind": kind}
+    encoder, some = table.table(key), Range(1, 2**20)
+    encoder.value("kind", str, "gru", ENCODERS)
+    return encoder.record(EncoderConfig, width=some, layers=some, reach=some, heads=some)
 
 
 def _width(table: Settings, key: str) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fotltn.errors import DataError, FotError, listing, renamed
+from fotltn.errors import DataError, FotError, renamed
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
@@ -22,7 +22,15 @@ from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
-from fotltn.project.build import Built, completed, ground, meaning
+from fotltn.project.build import (
+    Built,
+    MissingModuleError,
+    check_modules,
+    completed,
+    ground,
+    made_modules,
+    meaning,
+)
 from fotltn.project.config import Config, config_of, show_config
 from fotltn.project.stored import (
     check_widths,
@@ -340,16 +348,12 @@ class Model:
     def save(self, path: Path | str) -> None:
         """Write the model as one folder; it replaces a model that is there, at once.
 
+        Of modules of your own the weights are written, and the name of the class, but no code:
+        `load_model` takes the modules.
+
         Raises:
-            DataError: there is something else in that place, it cannot be written, or the model
-                has modules or functions of Python, which would have to be executed on loading.
+            DataError: there is something else in that place, or it cannot be written.
         """
-        kinds = {n: p.kind for n, p in self.config.predicates.items()}
-        if code := [n for n, kind in kinds.items() if kind in ("module", "function")]:
-            raise DataError(
-                f"{listing(code)}: what Python computes is not saved in a model; save the weights "
-                "of the module by itself"
-            )
         tensors, domain = pack_world(self.world)
         tensors |= {f"weights/{n}": t for n, t in self.grounding.state_dict().items()}
         metrics = self.metrics()
@@ -390,17 +394,26 @@ def model_of(built: Built, outcome: FitResult | None = None) -> Model:
     return model
 
 
-def load_model(path: Path | str, *, device: str | None = None) -> Model:
+def load_model(
+    path: Path | str,
+    *,
+    device: str | None = None,
+    modules: Mapping[str | tuple[str, ...], Any] | None = None,
+) -> Model:
     """Read a model; nothing in it is executed.
 
     Args:
         path: its folder.
         device: what computes. Without it, what the model was trained on, or, where there is no
             such device, the CPU.
+        modules: modules and functions of your own, by what `train` had them for: a predicate,
+            several, or the sort that an encoder is of. A class that takes no arguments will do;
+            the weights are the model's.
 
     Raises:
-        DataError: it is no model, is damaged, or was written by another version.
+        DataError: it is no model, is damaged, was written by another version, or lacks a module.
     """
+    at_hand = made_modules(modules or {})
     tensors, documents = read_folder(path, kind=KIND)
     texts: dict[str, Any] = dict(documents)
     try:
@@ -411,7 +424,8 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
         weights = below(tensors, "weights/")
         check_widths(config, weights)
         config = completed(config, world)
-        grounding = ground(config, world).to(dtype=getattr(torch, config.dtype))
+        check_modules(config, at_hand)
+        grounding = ground(config, world, at_hand).to(dtype=getattr(torch, config.dtype))
         grounding.load_state_dict(weights)
         grounding = grounding.to(device_of(config))
         past = texts["training.json"]
@@ -423,6 +437,8 @@ def load_model(path: Path | str, *, device: str | None = None) -> Model:
             config, world, grounding, meaning(config), history, str(past["reason"]), flips,
             versions=made_by, trust=trust,
         )  # fmt: skip
+    except MissingModuleError:
+        raise
     except FotError as error:
         if any(d.span is not None for d in error.diagnostics):
             raise  # it says where

@@ -160,6 +160,8 @@ def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
     """
     there = {size for t in weights.values() if t.numel() for size in t.shape}
     widths = [i.embedding or 0 for i in config.inputs.values()]
+    encoders = [i.encoder for i in config.inputs.values() if i.encoder is not None]
+    widths += [size for e in encoders for size in (e.width, e.layers, e.reach, e.heads)]
     widths += [size for p in config.predicates.values() for size in p.hidden]
     widths += [size for g in config.groups for size in g.hidden]
     for size in widths:

@@ -229,9 +229,12 @@ def test_modules_and_functions_of_ones_own(tmp_path):
     assert same(model.ask("A(x)", at="all").tensor, degrees.expand(1, 2, 2))
     assert model.tables.predicate("B").tolist() == [[[0.0, 1.0], [1.0, 1.0]]]
     assert model.grounding.open == ("A",)
-    with pytest.raises(fotltn.DataError, match="'A', 'B': what Python computes is not saved"):
-        model.save(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+    model.save(tmp_path / "model")
+    with pytest.raises(fotltn.DataError, match="'A' is computed by Python, by 'Constant'"):
+        fotltn.load_model(tmp_path / "model")
+    loaded = fotltn.load_model(tmp_path / "model", modules={"A": Constant, "B": negated})
+    assert same(loaded.tables.predicate("A"), model.tables.predicate("A"))
+    assert same(loaded.tables.predicate("B"), model.tables.predicate("B"))
     with pytest.raises(fotltn.DataError, match=r"predicates\.D: the project speaks of the unknown"):
         fotltn.train(theory, facts=facts, predicates={"D": module})
 
