@@ -44,6 +44,10 @@ def _commands_are_built_once():
 
 
 def pytest_collection_finish():
-    """What there is by now stays: the collector of garbage need not look at it again."""
+    """What there is by now stays: the collector of garbage need not look at it again.
+
+    Formulas, plans and graphs are many small objects; it looks for cycles among them less often.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

@@ -375,7 +375,7 @@ def test_cells_and_base_rates_against_brute_force(seed, monkeypatch):
     _, base, holds = present(about(layers, named), consequent)
     assert found.base_cells.sum() == len(base), cells.text
     assert found.base_true.sum() == sum(map(holds, base)), cells.text
-    listed = violations(axiom, tables, STABLE_PRODUCT, top=10**6)
+    listed = cells.worst(1)  # its counts are those of all
     assert (listed.count, listed.violated) == (len(counted), len(wrong))
     assert listed.absent == len(every) - len(counted)
     heat = truth_over_time(cells)
@@ -389,12 +389,12 @@ def test_cells_and_base_rates_against_brute_force(seed, monkeypatch):
 
 def test_the_cases_of_brute_force_are_not_trivial():
     some = 0
-    for seed in range(150):
+    for seed in range(50):
         rng = random.Random(seed)
         tables, axiom = random_world(rng), random_axiom(rng)
         found, _ = count(cells_of(axiom, tables, STABLE_PRODUCT))
         some += bool(found.cells.sum() > 3 and found.absent.sum() > 3)
-    assert some > 60
+    assert some > 20
 
 
 def test_masks_are_kept_apart_by_axis():

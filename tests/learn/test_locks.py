@@ -174,8 +174,8 @@ def test_the_usual_limits():
 #: Hides what Windows lacks, and puts something in place of what Windows has instead.
 WINDOWS = """
 import fcntl, importlib, os, pkgutil, shutil, sys, types
-import pyarrow, pyarrow.csv, pyarrow.parquet, safetensors.torch, scipy.stats, sklearn.metrics, torch
-import matplotlib, jinja2, starlette, uvicorn, rich.progress, typer
+import pyarrow, pyarrow.csv, pyarrow.parquet, safetensors.torch, torch
+import jinja2, starlette, uvicorn, rich.progress, typer
 flock, LOCK_EX, LOCK_NB, LOCK_UN = fcntl.flock, fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
 modes = set()
 
@@ -291,7 +291,7 @@ exec(program)
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory) -> dict[str, tuple[str, str, str]]:
     """The status, the output and the errors of each program."""
-    for name in ("matplotlib", "jinja2", "starlette", "uvicorn"):
+    for name in ("jinja2", "starlette", "uvicorn"):
         pytest.importorskip(name)
     home = tmp_path_factory.mktemp("windows")
     codes = [code for code, _ in PROGRAMS.values()]
