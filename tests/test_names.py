@@ -1,6 +1,7 @@
 """Names say what they hold, and a class name means one thing."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,9 +40,11 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_say_what_they_hold(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    empty = [f"{path.name}:{line}: {name}" for line, name in bound_names(tree) if name in EMPTY]
-    assert not empty, "say what is in it"
+    text = path.read_text(encoding="utf-8")
+    if not EMPTY.isdisjoint(re.findall(r"\w+", text)):
+        names = bound_names(ast.parse(text))
+        empty = [f"{path.name}:{line}: {name}" for line, name in names if name in EMPTY]
+        assert not empty, "say what is in it"
 
 
 def test_the_search_for_names_sees_every_way_to_bind_one():
