@@ -43,6 +43,14 @@ def _commands_are_built_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk():
+    """What a test writes need not outlive a loss of power; a wrong handle is refused as ever."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 def pytest_collection_finish():
     """What there is by now stays: the collector of garbage need not look at it again.
 

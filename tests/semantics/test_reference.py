@@ -138,7 +138,7 @@ def test_means_tend_to_the_extremes():
         tables = tables_of(formula, worlds)
         exact = evaluate(formula, tables, semantics=GODEL, at="all").nan_to_num()
         levels, largest = 2 * depth(formula), 3 * 3 * 3
-        for p in (1, 4, 16, 64, 256, 1024, 4096, 1e6):
+        for p in (1, 8, 64, 1024, 1e6):
             near = evaluate(formula, tables, semantics=GODEL, p=p, at="all").nan_to_num()
             assert (near - exact).abs().max() <= levels * math.log(largest) / p + 1e-9, formula
 
