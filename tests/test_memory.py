@@ -15,12 +15,11 @@ if child:
     assert os.waitpid(child, 0)[1] == 0
 else:
     assert keep_freed_memory()
-size = 9 * 2**20  # 36 MiB: from 32 MiB on, the library always asks the system
-for _ in range(2):
-    torch.ones(size)
+for _ in range(3):
+    torch.ones(2**24)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(6):
-    torch.ones(size)
+for _ in range(10):
+    torch.ones(2**24)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
 """
 
