@@ -336,7 +336,14 @@ class _Planner:
 
     def light(self, node: e.Expr) -> bool:
         """A reduction inside another that need not be laid out: over facts, or by products."""
-        return isinstance(node, e.Reduce) and bool(self.products(node) or self.expanded(node))
+        if not isinstance(node, e.Reduce):
+            return False
+        return bool(self.products(node) or self.few(node) or self.expanded(node))
+
+    def few(self, node: e.Reduce) -> bool:
+        """Whether what a reduction holds for each fact is less than its cells, and fits."""
+        step = self.support(node) if self.worth else None
+        return step is not None and step.bytes <= min(self.left // 2, self.sizes.bytes(node.x))
 
     def region(self, *roots: e.Expr) -> list[e.Expr]:
         """What a dense reduction holds at once, down to the light reductions inside it."""

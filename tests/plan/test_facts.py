@@ -1,5 +1,7 @@
 """Facts that a plan was prepared for: elsewhere they are refused, other degrees are used."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -10,7 +12,7 @@ from fotltn.engine import compile_formulas
 from fotltn.errors import DataError
 from fotltn.logic.check import check
 from fotltn.semantics import reference
-from fotltn.semantics.config import GODEL, LTN, STABLE_PRODUCT
+from fotltn.semantics.config import GODEL, LTN, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
@@ -142,3 +144,21 @@ def test_degrees_under_function_transforms():
             slope, torch.autograd.grad(expected, own)[0], rtol=1e-9, atol=1e-12
         )
     check_same(run, model, STABLE_PRODUCT)
+
+
+@pytest.mark.parametrize("semantics", [STABLE_PRODUCT, LTN, GODEL, PRODUCT])
+def test_nothing_of_a_run_is_kept_after_it(semantics):
+    """What a backward pass holds would otherwise stay for good, since no collector sees it."""
+    model = scene()
+    run = prepared(model, semantics)
+    weight = torch.rand(1, SIZE, HORIZON, requires_grad=True)
+
+    def step():
+        table = weight * 1
+        tables = replace(model, predicates={**model.predicates, "B": table})
+        torch.stack([value.tensor.sum() for value in run(tables).values()]).sum().backward()
+        return weakref.ref(table)
+
+    first = step()
+    gc.collect()
+    assert first() is None

@@ -13,7 +13,7 @@ from fotltn.plan.cost import dense_cost
 from fotltn.plan.plan import Route
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.project.scene import THEORY as FILE
-from fotltn.semantics.config import GODEL, GOGUEN, LTN, STABLE_PRODUCT
+from fotltn.semantics.config import GODEL, GOGUEN, LTN, STABLE_PRODUCT, WITNESS
 from fotltn.syntax.load import load_theory
 
 SNAPSHOT = Path(__file__).parents[1] / "snapshots" / "carped_plan.txt"
@@ -82,6 +82,18 @@ def test_the_budget_is_kept_by_chunks_or_refused_with_the_bytes():
     assert plan.peak <= 200_000_000
     with pytest.raises(LimitError, match=r"needs [\d,]+ bytes.*budget of 1,000"):
         plan_of(LTN, big, names={"A1"}, budget=1000)
+
+
+def test_a_reduction_inside_another_walks_facts_where_its_cells_would_not_fit():
+    """A3: for each car and point a product over all pedestrians that are close."""
+    big = Sizes({"agent": 1400}, 500, sparse={"Close": Sparse(24_500_000, crisp=True)})
+    plan = plan_of(WITNESS.with_p(4), big, names={"A3"})
+    assert Route.SUPPORT in routes(plan)
+    assert Route.CHUNKED not in routes(plan)
+    assert sum(step.flops for step in plan.steps) < 2e8
+    tight = plan_of(WITNESS.with_p(4), big, names={"A3"}, budget=300_000_000)
+    assert Route.CHUNKED in routes(tight)  # what facts hold does not fit either
+    assert tight.peak <= 300_000_000
 
 
 def test_explain_says_route_reason_and_costs():
