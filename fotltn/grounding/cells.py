@@ -1,8 +1,9 @@
-"""Cells of a column as numbers, and which of them fit."""
+"""Cells of a column: text by number, each word once; cells as numbers, and which of them fit."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,64 @@ import pyarrow.compute as pc
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Codes = np.ndarray[Any, np.dtype[np.int32]]
+Number = TypeVar("Number", bound=np.generic)
 
 #: What a time is, for messages.
 A_TIME = "a whole number from 0"
+
+#: Text by number: each word once, and for each cell the number of its word.
+NUMBERED = pa.dictionary(pa.int32(), pa.string())
+
+
+# --- text by number ------------------------------------------------------------------------------
+
+
+def in_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text by number with the same words for every batch; plain text where few are repeated."""
+    words = sum(len(batch.dictionary) for batch in column.iterchunks())
+    return column.cast(pa.string()) if 2 * words > len(column) else column.unify_dictionaries()
+
+
+def words_of(column: pa.ChunkedArray) -> pa.Array:
+    """The words of text by number; those that no cell has may be among them."""
+    return column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
+
+
+def with_words(column: pa.ChunkedArray, words: pa.Array) -> pa.ChunkedArray:
+    """Other words in place of those of text by number, equal ones once; missing ones are none."""
+    encoded = words.dictionary_encode()
+    batches = [batch.indices for batch in column.iterchunks()]
+    if len(encoded.dictionary) < len(words):
+        batches = [encoded.indices.take(codes) for codes in batches]
+    named = [pa.DictionaryArray.from_arrays(c, encoded.dictionary, safe=False) for c in batches]
+    return pa.chunked_array(named, NUMBERED)
+
+
+def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Codes]:
+    """The words of text, and for each cell the number of its word; -1 where it is missing."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = pa.chunked_array([batch.indices for batch in column.iterchunks()], pa.int32())
+    numbers: Codes = pc.fill_null(codes, -1).to_numpy()
+    return words_of(column), numbers
+
+
+def by_word(
+    column: pa.ChunkedArray,
+    find: Callable[[pa.ChunkedArray], np.ndarray[Any, np.dtype[Number]]],
+    missing: float,
+) -> np.ndarray[Any, np.dtype[Number]]:
+    """What a function of text is at each cell; a repeated word is looked at once."""
+    if not pa.types.is_dictionary(column.type):
+        return find(column)
+    words, codes = encode(column)
+    values = find(pa.chunked_array([words]))
+    every: np.ndarray[Any, np.dtype[Number]] = np.append(values, values.dtype.type(missing))[codes]
+    return every
+
+
+# --- which cells, and numbers --------------------------------------------------------------------
 
 
 def where(mask: Any) -> Ints:
@@ -29,6 +85,10 @@ def numbers(column: pa.ChunkedArray, *, words: bool = True) -> Floats:
 
     With `words`, true and false are 1 and 0.
     """
+    return by_word(column, lambda text: _numbers(text, words), np.nan)
+
+
+def _numbers(column: pa.ChunkedArray, words: bool) -> Floats:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     try:
@@ -42,9 +102,15 @@ def numbers(column: pa.ChunkedArray, *, words: bool = True) -> Floats:
 
 def times(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     """Cells as points in time, and which of them are none."""
-    values = numbers(column, words=False)
-    wrong = ~((values >= 0) & (values < 2**31) & (values == np.floor(values)))
-    return np.where(wrong, 0, values).astype(np.int64), wrong
+
+    def points(text: pa.ChunkedArray) -> Ints:
+        values = _numbers(text, words=False)
+        right = (values >= 0) & (values < 2**31) & (values == np.floor(values))
+        return np.where(right, values, -1).astype(np.int64)
+
+    every = by_word(column, points, -1)
+    wrong = every < 0
+    return (np.where(wrong, 0, every) if wrong.any() else every), wrong
 
 
 def _number(text: str, words: bool) -> float | None:

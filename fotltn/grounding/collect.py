@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fotltn.errors import Diagnostic
-from fotltn.grounding.cells import Floats, Ints
+from fotltn.grounding.cells import Floats, Ints, encode
 from fotltn.grounding.read import TablePlace
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
@@ -105,10 +106,11 @@ class NameNumbers:
 
     def encode(self, column: pa.ChunkedArray) -> Ints:
         """The numbers of a column of names."""
-        encoded = column.combine_chunks().dictionary_encode()
-        known = map(self.number, encoded.dictionary.to_pylist())
-        table = np.fromiter(known, dtype=np.int64)
-        picked: Ints = table[encoded.indices.to_numpy(zero_copy_only=False)]
+        words, codes = encode(column)
+        seen = pc.unique(pa.array(codes))  # in order of first appearance
+        table = np.zeros(len(words), dtype=np.int64)
+        table[seen.to_numpy()] = [self.number(name) for name in words.take(seen).to_pylist()]
+        picked: Ints = table[codes]
         return picked
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fotltn.errors import did_you_mean, listing, name_hint
-from fotltn.grounding.cells import A_TIME, Floats, Ints, numbers, times, where
+from fotltn.grounding.cells import A_TIME, Codes, Floats, Ints, encode, numbers, times, where
 from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.core import REAL
@@ -30,21 +30,38 @@ def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None
     arguments = _argument_columns(collector, place, table)
     if arguments is None:
         return
-    names = table.column("predicate")
-    for row in where(pc.is_null(names)):
+    names, codes = encode(table.column("predicate"))
+    for row in np.flatnonzero(codes < 0):
         if any(table.column(c)[int(row)].is_valid for c in table.column_names):  # no empty line
             collector.complain(place, int(row), "the predicate is missing")
     known = collector.symbols
-    for name in pc.unique(names).drop_null().to_pylist():
-        rows = where(pc.equal(names, name))
+    for code, rows in _in_groups(codes):
+        name = names[code].as_py()
         if name not in known:
             hint = name_hint(name, known, "declared:")
             many = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
             collector.complain(place, int(rows[0]), f"unknown predicate '{name}'{many}", hint)
             continue
-        source = read_symbol(collector, name, place, table.take(pa.array(rows)), rows, arguments)
+        source = read_symbol(collector, name, place, _taken(table, rows), rows, arguments)
         if source is not None:
             collector.add(name, source)
+
+
+def _in_groups(codes: Codes) -> list[tuple[int, Ints]]:
+    """The rows of each number from 0, in order of first appearance."""
+    counts = np.bincount(codes + 1)
+    kind = np.uint16 if len(counts) < 2**16 else np.uint32  # in which -1 is the last
+    order = np.argsort(codes.astype(kind), kind="stable")
+    ends = counts[1:].cumsum()
+    groups = [(code, order[end - counts[1 + code] : end]) for code, end in enumerate(ends)]
+    return sorted((g for g in groups if len(g[1])), key=lambda g: int(g[1][0]))
+
+
+def _taken(table: pa.Table, rows: Ints) -> pa.Table:
+    """Some rows of a table, which are in order."""
+    if rows[-1] - rows[0] == len(rows) - 1:
+        return table.slice(rows[0], len(rows))
+    return table.take(pa.array(rows))
 
 
 def _argument_columns(collector: Collector, place: TablePlace, table: pa.Table) -> list[str] | None:
@@ -95,7 +112,9 @@ def read_symbol(
     trace = read_traces(collector, table)
     if reader.symbol.kind == SymbolKind.RELATION:
         reader.complain(np.flatnonzero(trace != EVERY)[:1], f"the relation '{name}' has no traces")
-    stacked = np.stack(args, axis=1) if args else np.zeros((len(rows), 0), dtype=np.int64)
+    stacked = np.empty((len(rows), len(args)), dtype=np.int64)
+    for number, column in enumerate(args):
+        stacked[:, number] = column
     return SourceRows(Rows(trace, stacked, time, value), place, rows)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fotltn.errors import DataError
-from fotltn.grounding.cells import Bools, Floats, numbers
+from fotltn.grounding.cells import Bools, Floats, by_word, numbers
 
 _DIGITS = 12  # of degrees, so that halfway between 0.1 and 0.4 is one half
 
@@ -70,7 +70,11 @@ class Measure:
         """The degree of each cell, none of which is empty; and which cells are no numbers."""
         if self.among is not None:
             words = set(self.among)
-            among = np.array([cell in words for cell in cells.to_pylist()], dtype=np.float64)
+
+            def is_among(text: pa.ChunkedArray) -> Floats:
+                return np.array([cell in words for cell in text.to_pylist()], dtype=np.float64)
+
+            among = by_word(cells, is_among, 0.0)
             return among, np.zeros(len(among), dtype=bool)
         values = numbers(cells)
         wrong = ~np.isfinite(values)

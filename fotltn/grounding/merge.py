@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,7 +58,7 @@ def spread(
     relation = symbol.kind == SymbolKind.RELATION
     bound = next((sort for sort in symbol.mentions if sort in local), None)
     if traces == 1 or (relation and bound is None):
-        return source._replace(rows=replace(rows, trace=np.where(every, 0, rows.trace)))
+        return source._replace(rows=replace(rows, trace=np.maximum(rows.trace, 0)))
     if not every.any():
         return source
     if not symbol.static or bound is not None:
@@ -80,39 +79,37 @@ def unique(
 ) -> Rows:
     """Each fact once; a relation keeps its tuples as they are, since they are a list."""
     symbol = collector.symbols[key]
-    rows = Rows(
-        *(np.concatenate([getattr(s.rows, part) for s in sources]) for part in Rows.__slots__)
-    )
+    rows = sources[0].rows
+    if len(sources) > 1:
+        rows = Rows(
+            *(np.concatenate([getattr(s.rows, part) for s in sources]) for part in Rows.__slots__)
+        )
     if symbol.kind in (SymbolKind.RELATION, SymbolKind.EXISTENCE):
         return rows
-    first, inverse = _groups(rows)
-    if len(first) == len(rows.value):
+    keys = _keys([rows.trace, *rows.args.T, rows.time + 1])
+    if _all_differ(keys):
         return rows
-    places = [(source.place, int(r)) for source in sources for r in source.numbers]
-
-    def count(index: Ints) -> int:
-        """How many rows of the tables these are: one in several traces counts once."""
-        return len({(places[i][0].name, places[i][0].column, places[i][1]) for i in index})
-
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    places = _Places(sources)
     clash = np.flatnonzero(rows.value != rows.value[first[inverse]])
     differ = np.zeros(len(first), dtype=bool)
     differ[inverse[clash]] = True
     again = np.setdiff1d(np.arange(len(inverse)), first)
     again = again[~differ[inverse[again]]]
     if len(again) and key not in collector.quiet:
-        tally.repeated[_counted(symbol)] += count(again)
+        tally.repeated[_counted(symbol)] += places.count(again)
     value = rows.value[first]
     if len(clash) and (how == "error" or (how == "mean" and not symbol.numeric)):
         told = set()
-        for i in clash:
-            place, row = places[i]
+        for i in map(int, clash):
+            place, row = places.at(i)
             if (place.name, place.column, row) in told:  # the same in another trace
                 continue
             told.add((place.name, place.column, row))
             original = int(first[inverse[i]])
-            _contradiction(collector, symbol, rows, (int(i), original), places, how)
+            _contradiction(collector, symbol, rows, (i, original), places, how)
     elif len(clash):
-        tally.settled[_counted(symbol)] += count(first[differ])
+        tally.settled[_counted(symbol)] += places.count(first[differ])
         value = np.where(differ, _settled(rows.value, first, inverse, how), value)
     order = np.argsort(first)
     return replace(rows.take(first[order]), value=value[order])
@@ -121,25 +118,51 @@ def unique(
 def distinct(source: SourceRows) -> SourceRows:
     """Rows that differ in something, for tables in which one fact is in many rows."""
     rows = source.rows
-    cells = np.column_stack([rows.trace, rows.args, rows.time, rows.value])
-    first = np.sort(np.unique(cells, axis=0, return_index=True)[1])
+    values = np.unique(rows.value, return_inverse=True)[1]
+    keys = _keys([rows.trace + 1, *rows.args.T, rows.time + 1, values])
+    first = np.sort(np.unique(keys, return_index=True)[1])
     return SourceRows(rows.take(first), source.place, source.numbers[first])
 
 
-def _groups(rows: Rows) -> tuple[Ints, Ints]:
-    """The first row of each fact, and for each row the number of its fact."""
-    columns = [rows.trace, *rows.args.T, rows.time + 1]
-    sizes = [int(c.max(initial=0)) + 1 for c in columns]
-    keys = np.zeros(len(rows.time), dtype=np.int64)
-    if math.prod(sizes) < 2**62 and all(int(c.min(initial=0)) >= 0 for c in columns):
-        for column, size in zip(columns, sizes, strict=True):
-            keys = keys * size + column
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    else:
-        _, first, inverse = np.unique(
-            np.column_stack(columns), axis=0, return_index=True, return_inverse=True
-        )
-    return first, inverse.reshape(-1)
+def _keys(columns: Sequence[Ints]) -> Ints:
+    """One number for each row of columns of numbers from 0, equal for equal rows."""
+    keys, count = columns[0].copy(), int(columns[0].max(initial=0)) + 1
+    for column in columns[1:]:
+        size = int(column.max(initial=0)) + 1
+        if count * size >= 2**62:
+            keys = np.unique(keys, return_inverse=True)[1]
+            count = int(keys.max(initial=0)) + 1
+        keys *= size
+        keys += column
+        count *= size
+    return keys
+
+
+def _all_differ(keys: Ints) -> bool:
+    """Whether no number is there twice; no more than a look if they are in order."""
+    if bool((keys[1:] > keys[:-1]).all()):
+        return True
+    ordered = np.sort(keys)
+    return bool((ordered[1:] > ordered[:-1]).all())
+
+
+class _Places:
+    """Where the rows of several sources are, by their number in all of them."""
+
+    def __init__(self, sources: Sequence[SourceRows]) -> None:
+        self.places = [source.place for source in sources]
+        self.numbers = np.concatenate([source.numbers for source in sources])
+        self.sources = np.repeat(np.arange(len(sources)), [len(s.numbers) for s in sources])
+
+    def at(self, index: int) -> tuple[TablePlace, int]:
+        """The place of a row, and its number there."""
+        return self.places[self.sources[index]], int(self.numbers[index])
+
+    def count(self, index: Ints) -> int:
+        """How many rows of the tables these are: one in several traces counts once."""
+        tables = {(p.name, p.column): i for i, p in enumerate(self.places)}
+        table_of = np.array([tables[p.name, p.column] for p in self.places])
+        return len(np.unique(_keys([table_of[self.sources[index]], self.numbers[index]])))
 
 
 def _settled(value: Floats, first: Ints, inverse: Ints, how: Conflict) -> Floats:
@@ -165,12 +188,12 @@ def _contradiction(
     symbol: Symbol,
     rows: Rows,
     pair: tuple[int, int],
-    places: Sequence[tuple[TablePlace, int]],
+    places: _Places,
     how: Conflict,
 ) -> None:
     here, there = pair
-    place, row = places[here]
-    other, other_row = places[there]
+    place, row = places.at(here)
+    other, other_row = places.at(there)
     name = (
         f"the feature '{symbol.name}'" if symbol.kind == SymbolKind.FEATURE else f"'{symbol.name}'"
     )

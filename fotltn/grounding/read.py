@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,12 @@ import pyarrow.parquet as parquet
 
 from fotltn.errors import DataError
 from fotltn.files import opened
+from fotltn.grounding.cells import NUMBERED, by_word, in_one_dictionary, with_words, words_of
 
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _HEAD = 1 << 20  # bytes that the names of columns may take
 _PARQUET = (".parquet", ".pq")
+_SAMPLE = 10_000  # rows that show whether words are repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,10 @@ class TablePlace:
 
 
 def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
-    """A file's columns; those of a CSV file are text, with empty cells as missing values."""
+    """A file's columns; those of a CSV file are text, with empty cells as missing values.
+
+    Text is read by number, batch by batch, so that a repeated word is there once.
+    """
     name = path.name.lower()
     try:
         with opened(path) as file:
@@ -62,8 +67,7 @@ def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
                 table = _read_csv(path)
                 return TablePlace(str(path), "text", _line_ends(table)), table
             if name.endswith(_PARQUET):
-                with parquet.ParquetFile(file) as rows:
-                    return TablePlace(str(path), "parquet"), rows.read()
+                return TablePlace(str(path), "parquet"), _read_parquet(file)
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file") from None
     except UnicodeDecodeError:
@@ -74,6 +78,18 @@ def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
         raise DataError(f"cannot read {path}: {error.strerror or _first_line(error)}") from None
     kinds = ", ".join((*_CSV, *_PARQUET))
     raise DataError(f"cannot read {path}: the name must end in one of {kinds}")
+
+
+def _read_parquet(file: BinaryIO) -> pa.Table:
+    with parquet.ParquetFile(file) as rows:
+        texts = [column.name for column in rows.schema_arrow if pa.types.is_string(column.type)]
+        with parquet.ParquetFile(file, metadata=rows.metadata, read_dictionary=texts) as numbered:
+            return _in_one_dictionary(numbered.read())
+
+
+def _in_one_dictionary(table: pa.Table) -> pa.Table:
+    columns = [in_one_dictionary(c) if c.type == NUMBERED else c for c in table.columns]
+    return pa.Table.from_arrays(columns, names=table.column_names)
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -100,35 +116,45 @@ def _read_csv(path: Path) -> pa.Table:
         raise DataError(f"cannot read {path}: the names of its columns: {error}") from None
     if not re.search(b"[\r\n].", head, re.DOTALL):
         return pa.Table.from_arrays([pa.array([], pa.string()) for _ in names], names=names)
-    options = csv.ConvertOptions(
-        column_types={n: pa.string() for n in names},
-        strings_can_be_null=True,
-        null_values=[""],
-        quoted_strings_can_be_null=True,
-    )
     parse = csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False, newlines_in_values=True)
 
-    def read(threads: bool) -> pa.Table:
+    def read(kind: pa.DataType, *, threads: bool) -> pa.Table:
         how = csv.ReadOptions(use_threads=threads, column_names=names, skip_rows=1)
+        options = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, kind),
+            strings_can_be_null=True,
+            null_values=[""],
+            quoted_strings_can_be_null=True,
+        )
         with stream() as rows:
             return csv.read_csv(rows, how, parse, options)
 
     try:
-        return read(True)
+        return _in_one_dictionary(read(NUMBERED, threads=True))
     except pa.ArrowInvalid:  # once more in one thread, which can tell the row
-        return read(False)
+        return read(pa.string(), threads=False)
 
 
 def _line_ends(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]] | None:
     """For each row, how many line ends the cells of earlier rows hold; None if there are none."""
     counts = np.zeros(table.num_rows, dtype=np.int64)
     for column in table.columns:
-        counts += pc.fill_null(pc.count_substring(column, "\n"), 0).to_numpy()
+        texts = words_of(column) if column.type == NUMBERED else column
+        if pc.any(pc.match_substring(texts, "\n")).as_py():
+            counts += by_word(column, _count_line_ends, 0)
     return counts.cumsum() - counts if counts.any() else None
+
+
+def _count_line_ends(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int32]]:
+    counts: np.ndarray[Any, np.dtype[np.int32]]
+    counts = pc.fill_null(pc.count_substring(column, "\n"), 0).to_numpy()
+    return counts
 
 
 def as_text(place: TablePlace, table: pa.Table) -> pa.Table:
     """Columns as text without white space around it; empty cells are missing values.
+
+    Text is by number where words are repeated, each of them once.
 
     Raises:
         DataError: a column holds neither text nor numbers.
@@ -136,22 +162,39 @@ def as_text(place: TablePlace, table: pa.Table) -> pa.Table:
     columns = []
     try:
         for name, column in zip(table.column_names, table.columns, strict=True):
-            trimmed = pc.utf8_trim_whitespace(_text(name, column))
-            columns.append(pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed))
+            text = _text(name, column)
+            by_number = text.type == NUMBERED
+            columns.append(
+                with_words(text, _trimmed(words_of(text))) if by_number else _trimmed(text)
+            )
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(f"cannot read {place.name}: {_first_line(error)}") from None
     return pa.Table.from_arrays(columns, names=table.column_names)
 
 
+def _trimmed(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    trimmed = pc.utf8_trim_whitespace(text)
+    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+
+
 def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as text, by number if its first rows repeat words."""
+    if column.type == NUMBERED:
+        return column.unify_dictionaries()
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if _plain(column.type):
-        return column.cast(pa.string())
     if pa.types.is_floating(column.type):
         shown = [None if v is None else f"{v:.17g}" for v in column.to_pylist()]
         return pa.chunked_array([pa.array(shown, pa.string())])
-    raise pa.ArrowTypeError(f"column '{name}' has the type {column.type}, not text or numbers")
+    if not _plain(column.type):
+        raise pa.ArrowTypeError(f"column '{name}' has the type {column.type}, not text or numbers")
+    if not pa.types.is_integer(column.type):
+        column = column.cast(pa.string())
+    first = column.slice(0, _SAMPLE)
+    if 2 * pc.count_distinct(first).as_py() > len(first):
+        return column.cast(pa.string())
+    numbered = column.dictionary_encode()
+    return with_words(numbered, words_of(numbered).cast(pa.string()))
 
 
 def _plain(kind: pa.DataType) -> bool:

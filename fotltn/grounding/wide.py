@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import torch
 
 from fotltn.errors import listing, name_hint
-from fotltn.grounding.cells import A_TIME, Ints, numbers, times, where
+from fotltn.grounding.cells import A_TIME, Floats, Ints, by_word, numbers, times, where
 from fotltn.grounding.collect import Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.features import Features, features
@@ -379,7 +379,11 @@ class _WideReader:
             values, expected = numbers(cells), "a finite number"
         else:
             known = {word: float(i) for i, word in enumerate(words)}
-            values = np.array([known.get(c, np.nan) for c in cells.to_pylist()], dtype=np.float64)
+
+            def category(text: pa.ChunkedArray) -> Floats:
+                return np.array([known.get(c, np.nan) for c in text.to_pylist()], dtype=np.float64)
+
+            values = by_word(cells, category, np.nan)
             expected = f"one of {listing(words)}"
         wrong = np.flatnonzero(~np.isfinite(values))
         for i in wrong:
@@ -400,4 +404,5 @@ def _argument(argument: str | Entity, table: pa.Table, rows: int) -> pa.ChunkedA
     """A column of a table, or one of a fixed entity."""
     if isinstance(argument, str):
         return table.column(argument)
-    return pa.chunked_array([pa.array([argument.name] * rows, pa.string())])
+    codes = pa.array(np.zeros(rows, dtype=np.int32))
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, [argument.name])])
