@@ -177,9 +177,11 @@ def _lookup(facts: LeafFacts, table: SparseTable, leaf: e.TableLeaf) -> Tensor:
     time = facts.time if leaf.temporal and facts.time is not None else zero
     wanted = numbered([trace, *(facts.coordinates[a] for a in axes), time], table.shape)
     known = flat(table.index, table.shape)
-    order = known.argsort()
-    place = torch.searchsorted(known[order], wanted).clamp(max=max(0, known.numel() - 1))
     if known.numel() == 0:
         return torch.full_like(zero, -1, dtype=torch.int64)
-    nowhere = torch.full_like(order[place], -1)
-    return torch.where(known[order][place] == wanted, order[place], nowhere)
+    known, order = known.sort()
+    wanted, asked = wanted.sort()  # in order, since each then looks close to the one before
+    place = torch.searchsorted(known, wanted).clamp_(max=known.numel() - 1)
+    places = torch.empty_like(place)
+    places[asked] = torch.where(known[place] == wanted, order[place], -1)
+    return places
