@@ -161,6 +161,8 @@ def bind(leaf: e.TableLeaf, table: SparseTable, tables: Tables) -> LeafFacts:
     def ordered(row: Tensor) -> Tensor:
         return row if order is None else row[order]
 
+    if order is not None and max(sizes) < 2**31:  # copies are made, so small ones
+        args, trace, time = [a.int() for a in args], trace.int(), time.int()
     places = {axis: ordered(args[i]) for i, axis in enumerate(axes)}
     if source is not None:
         source = ordered(source)
