@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from fotltn.errors import DataError, listing, name_hint
+from fotltn.grounding.cells import encode
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.read import as_text
@@ -44,10 +48,14 @@ def read_groups(
             )
     table = as_text(place, raw.select([trace, column]))
     word_of: dict[str, str | None] = {}
-    pairs = zip(table.column(trace).to_pylist(), table.column(column).to_pylist(), strict=True)
-    for row, (name, word) in enumerate(pairs):
-        if name is not None and word_of.setdefault(name, word) != word:
-            before = word_of[name]
+    named, names = encode(table.column(trace))
+    spoken, codes = encode(table.column(column))
+    pairs = names.astype(np.int64) * (len(spoken) + 1) + codes + 1
+    for pair in pc.unique(pa.array(pairs[names >= 0])).to_pylist():  # by first appearance
+        number, code = divmod(pair, len(spoken) + 1)
+        name, word = named[number].as_py(), spoken[code - 1].as_py() if code else None
+        if word_of.setdefault(name, word) != word:
+            row, before = int(np.flatnonzero(pairs == pair)[0]), word_of[name]
             raise DataError(
                 f"{place.at(row)}: the trace '{name}' is '{word}' here, and '{before}' before"
             )
