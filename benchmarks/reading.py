@@ -3,8 +3,9 @@
     python -m benchmarks.reading CHECKOUT [--rows 2000000] [--train] [--rounds 1] [--json FILE]
 
 The facts are those of a project as `fotltn new` makes it, of 500 steps and as many cars as
-pedestrians. With `--train`, `fotltn train` runs on it too, as a whole command of 20 epochs. Each
-measurement is a process of its own with one thread, by turns; of all rounds the least counts.
+pedestrians. With `--train`, `fotltn train --json` runs on it too, as a whole command: 20 epochs,
+then an audit. Each measurement is a process of its own with one thread, by turns; of all rounds
+the least counts.
 """
 
 from __future__ import annotations
