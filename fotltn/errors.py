@@ -159,6 +159,10 @@ class DataError(FotError, ValueError):
     """Facts, tensors or files do not fit the theory."""
 
 
+class MissingModuleError(DataError):
+    """What Python computes for a model is not at hand."""
+
+
 class InterruptedTrainingError(DataError):
     """Training was stopped before its end; its state is kept if there is a place for it."""
 

@@ -9,7 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic, SemanticsError, did_you_mean, listing, shown
+from fotltn.errors import (
+    DataError,
+    Diagnostic,
+    MissingModuleError,
+    SemanticsError,
+    did_you_mean,
+    listing,
+    shown,
+)
 from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.learn.fit import seeded
@@ -235,10 +243,6 @@ def _inputs(
 def _side_by_side(parts: list[Tensor]) -> Tensor:
     lead = torch.broadcast_tensors(*(part[..., :0] for part in parts))[0].shape[:-1]
     return torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], dim=-1)
-
-
-class MissingModuleError(DataError):
-    """What Python computes is not at hand."""
 
 
 def made_modules(modules: Mapping[Any, Any]) -> dict[str, PythonPredicate]:

@@ -1,10 +1,10 @@
-"""What a project's TOML file says, as data: read from settings, and written out in full."""
+"""What a project's TOML file says, as data."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -23,7 +23,7 @@ from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
 from fotltn.networks.sequences import Kind
-from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml, show_toml
+from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
 
 _NUMBERS = re.compile(r"\.[0-9]+(?=\.|$)")  # of entries of a list, in names
@@ -488,43 +488,3 @@ def _batches(training: Settings, key: str) -> Batches:
     if batches.by == "traces" and batches.sort is not None:
         raise table.error("sort", "only parts by entities have a sort", 'by = "entities"')
     return batches
-
-
-# --- writing ----------------------------------------------------------------------------------
-
-
-def show_config(config: Config) -> str:
-    """The settings, those that were left out included, as a project's file."""
-    return show_toml(settings(config))
-
-
-def settings(config: Config) -> dict[str, Any]:
-    """The settings as tables of TOML; None stands for a key that is not there."""
-    objective = config.objective
-    training = asdict(config.training)
-    return {
-        "theory": {"file": config.theory, "semantics": config.semantics, "p": config.p},
-        "data": {k: v for k, v in asdict(config.data).items() if v != ()},
-        "inputs": {sort: asdict(seen) for sort, seen in config.inputs.items()},
-        "predicates": {
-            name: {key: getattr(how, key) for key in ("kind", *KINDS.get(how.kind, ()))}
-            for name, how in config.predicates.items()
-        },
-        "exclusive": [asdict(group) for group in config.groups] or None,
-        "objective": {
-            **{f.name: _plain(getattr(objective, f.name)) for f in fields(objective)},
-            "axiom_p": _plain(config.axiom_p),
-        },
-        "training": {**training, "patience": training["patience"] or 0},
-        "machine": {"compile": config.compile, "device": config.device, "dtype": config.dtype},
-        "output": {"model": config.model},
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Schedules as numbers or pairs of numbers."""
-    if isinstance(value, Schedule):
-        return value.as_json()
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fotltn.errors import DataError, FotError, renamed
+from fotltn.errors import DataError, FotError, MissingModuleError, renamed
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
@@ -24,14 +24,13 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
 from fotltn.project.build import (
     Built,
-    MissingModuleError,
     check_modules,
     completed,
     ground,
     made_modules,
     meaning,
 )
-from fotltn.project.config import Config, config_of, show_config
+from fotltn.project.config import Config, config_of
 from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
@@ -42,6 +41,7 @@ from fotltn.project.stored import (
 )
 from fotltn.project.toml import parse_toml
 from fotltn.project.world import World, device_of, read_labels, stated_tables
+from fotltn.project.written import show_config
 from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory

@@ -12,9 +12,9 @@ from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.violations import Violations
 from fotltn.format import count, degree, number
-from fotltn.project.config import settings, show_config
 from fotltn.project.model import Model
 from fotltn.project.stored import fingerprint, versions
+from fotltn.project.written import settings, show_config
 from fotltn.reporting import plots
 from fotltn.reporting.html import Picture, picture, render
 from fotltn.reporting.plots import Band, Worst, band, worst

@@ -14,8 +14,8 @@ from fotltn.project.config import (
     InputConfig,
     PredicateConfig,
     read_config,
-    show_config,
 )
+from fotltn.project.written import show_config
 from tests.project.common import TOML, changed, config, project
 
 SHORT = '[theory]\nfile = "t.fot"\n'

@@ -15,11 +15,11 @@ from fotltn.project.config import (
     SplitConfig,
     config_of,
     read_config,
-    show_config,
 )
 from fotltn.project.toml import parse_toml
 from fotltn.project.train import train
 from fotltn.project.world import read_world
+from fotltn.project.written import show_config
 
 THEORY = """\
 sort car, ped

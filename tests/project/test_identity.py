@@ -22,6 +22,7 @@ from fotltn.project import config as config_module
 from fotltn.project.config import (
     WITHOUT_EFFECT,
     Config,
+    EncoderConfig,
     MeasureConfig,
     SplitConfig,
     lasting,
@@ -43,7 +44,8 @@ def full() -> Config:
     data = replace(base.data, split=SplitConfig("s.csv", "run", "part"), wide=(wide,))
     objective = replace(base.objective, fact_p={"Stop": Schedule(((0.0, 2.0),))})
     training = replace(base.training, batches=Batches("traces", 2))
-    return replace(base, data=data, objective=objective, training=training)
+    inputs = {s: replace(seen, encoder=EncoderConfig()) for s, seen in base.inputs.items()}
+    return replace(base, data=data, objective=objective, training=training, inputs=inputs)
 
 
 def others(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,48 @@
+"""What a project's TOML file says, written out in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from fotltn.learn.schedule import Schedule
+from fotltn.project.config import KINDS, Config
+from fotltn.project.toml import show_toml
+
+
+def show_config(config: Config) -> str:
+    """The settings, those that were left out included, as a project's file."""
+    return show_toml(settings(config))
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """The settings as tables of TOML; None stands for a key that is not there."""
+    objective = config.objective
+    training = asdict(config.training)
+    return {
+        "theory": {"file": config.theory, "semantics": config.semantics, "p": config.p},
+        "data": {k: v for k, v in asdict(config.data).items() if v != ()},
+        "inputs": {sort: asdict(seen) for sort, seen in config.inputs.items()},
+        "predicates": {
+            name: {key: getattr(how, key) for key in ("kind", *KINDS.get(how.kind, ()))}
+            for name, how in config.predicates.items()
+        },
+        "exclusive": [asdict(group) for group in config.groups] or None,
+        "objective": {
+            **{f.name: _plain(getattr(objective, f.name)) for f in fields(objective)},
+            "axiom_p": _plain(config.axiom_p),
+        },
+        "training": {**training, "patience": training["patience"] or 0},
+        "machine": {"compile": config.compile, "device": config.device, "dtype": config.dtype},
+        "output": {"model": config.model},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Schedules as numbers or pairs of numbers."""
+    if isinstance(value, Schedule):
+        return value.as_json()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value
