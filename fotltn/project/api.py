@@ -20,6 +20,7 @@ from fotltn.project import train as training_of
 from fotltn.project.config import (
     Config,
     EncoderConfig,
+    InputConfig,
     PredicateConfig,
     config_of,
     described,
@@ -27,7 +28,7 @@ from fotltn.project.config import (
 )
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
-from fotltn.project.world import NOTHING, InMemory, PythonPredicate
+from fotltn.project.world import InMemory, PythonPredicate
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Theory
 
@@ -64,7 +65,8 @@ def train(
 
     Args:
         theory: a theory, checked or not, its file (`*.fot`), or its text (of several lines). Or a
-            project: its folder or its TOML file, which says everything else, too.
+            project: its folder or its TOML file, which says everything else, too, but for modules
+            and functions of your own.
         facts: tables of facts: files by name, data frames, or mappings from columns to lists.
         learn: the predicates that networks compute.
         define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
@@ -94,23 +96,23 @@ def train(
     Raises:
         FotError: something is unknown, wrong, or does not fit together.
     """
-    more = NOTHING
+    settings, seen = _mapping("predicates", predicates), _mapping("inputs", inputs)
+    kinds, modules = _in_python(settings)
+    encoders = _own_encoders(seen, modules)
     if _is_project(theory):
         others = (
-            facts, learn, define, wide, test, data, inputs, predicates, exclusive, objective,
+            facts, learn, define, wide, test, data, *seen.values(), settings, exclusive, objective,
             training, machine, semantics, p,
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(f"'{theory}' is a project, which says everything itself")
         config = read_config(Path(str(theory)))
+        more = InMemory(modules=modules)
     else:
         sources: dict[str, Source] = {}
         long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
         listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
         of_wide = _named([one.source for one in listed], "wide", sources)
-        settings, seen = _mapping("predicates", predicates), _mapping("inputs", inputs)
-        kinds, modules = _in_python(settings)
-        encoders = _own_encoders(seen, modules)
         tables = {
             "theory": {"semantics": semantics, "p": p},
             "data": {"facts": long, "test": tested, "train": train, "seed": seed}
@@ -125,13 +127,16 @@ def train(
             "machine": _mapping("machine", machine),
         }
         config, in_memory = _config(theory, tables)
-        tables_of_data = replace(config.data, wide=tuple(map(described, listed, of_wide)))
-        own_inputs = {s: replace(config.inputs[s], encoder=one) for s, one in encoders.items()}
-        config = replace(
-            config, predicates={**config.predicates, **kinds}, data=tables_of_data,
-            inputs={**config.inputs, **own_inputs},
-        )  # fmt: skip
+        wide_tables = tuple(map(described, listed, of_wide))
+        config = replace(config, data=replace(config.data, wide=wide_tables))
         more = InMemory(in_memory, sources, modules)
+    usual = InputConfig()
+    encoded = {s: replace(config.inputs.get(s, usual), encoder=e) for s, e in encoders.items()}
+    config = replace(
+        config,
+        predicates={**config.predicates, **kinds},
+        inputs={**config.inputs, **encoded},
+    )
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
 
