@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
+from fotltn.errors import DataError, Diagnostic, Severity, listing, name_hint, shown
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
@@ -21,9 +22,12 @@ from fotltn.networks.sequences import Encoded, TimeEncoder
 from fotltn.project.build import ground
 from fotltn.project.config import Config
 from fotltn.project.world import InMemory, PythonPredicate, World, device_of, read_world
+from fotltn.semantics.sparse import SparseTable
 
 #: A folder with the tables that a project names, files, data frames, or tables by these names.
 NewData = Source | Sequence[Source] | Mapping[str, Source]
+
+_FAR = 5.0  # standard deviations
 
 _TRAVELS = (
     "what travels: networks over features (embedding = 0 in [inputs.SORT]), and vectors of "
@@ -102,6 +106,8 @@ def moved(
     over = ground(config, new, modules)
     over = over.to(dtype=getattr(torch, config.dtype))
     over.load_state_dict(_state(grounding, config, world.facts, new.facts, over))
+    warnings = (*new.facts.warnings, *_unlike(world, new, over))
+    new = replace(new, facts=replace(new.facts, warnings=warnings))
     return config, new, over.to(device_of(config))
 
 
@@ -171,6 +177,48 @@ def _by_name(data: NewData, names: Sequence[str], tests: Sequence[str]) -> dict[
         f"the model reads {len(names)} tables ({listing(names, 20)}), not {len(listed)}; give as "
         "many, or say which is which: {name: table}"
     )
+
+
+# --- what looks like other units --------------------------------------------------------------
+
+
+def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
+    """Warnings of times and features that look as if they were measured otherwise."""
+    before, now = _step(old), _step(new)
+    if now > before > 0:
+        yield Diagnostic(
+            f"all times of the new data are multiples of {now:,}, those of training of {before:,}: "
+            "is the unit another?",
+            severity=Severity.WARNING,
+        )
+    for sort, seen in over.inputs_by_sort.items():
+        for part in seen.modules():
+            if not isinstance(part, FeatureInputs):
+                continue
+            there = part.values.flatten(0, 2)
+            if part.present is not None:
+                there = there[part.present.flatten()]
+            if not len(there):
+                continue
+            away = ((there.mean(0) - part.mean) / part.spread).abs()
+            names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
+            for name, distance in zip(names, away.tolist(), strict=False):
+                if distance > _FAR:
+                    yield Diagnostic(
+                        f"the feature '{name}' of '{sort}' is on average {distance:.0f} standard "
+                        "deviations from that of training: is the unit another?",
+                        severity=Severity.WARNING,
+                    )
+
+
+def _step(world: World) -> int:
+    """The largest number of steps of which all times are multiples; 0 if all times are 0."""
+    given = [t.index for t in world.fixed.predicates.values() if isinstance(t, SparseTable)]
+    given += [t.nonzero().T for t in world.fixed.predicates.values() if isinstance(t, Tensor)]
+    times = [index[-1] for index in (*given, *world.stated.index.values()) if index.numel()]
+    if not times:
+        return 0
+    return int(np.gcd.reduce(torch.cat([t.cpu().long().unique() for t in times]).numpy()))
 
 
 # --- what networks keep of entities -----------------------------------------------------------
