@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fotltn.grounding.measures import Entity as Entity
     from fotltn.grounding.measures import Measure as Measure
     from fotltn.grounding.wide import Wide as Wide
+    from fotltn.learn.module import AxiomLoss as AxiomLoss
     from fotltn.monitor.monitor import Monitor as Monitor
     from fotltn.monitor.trace import steps as steps
     from fotltn.project.api import train as train
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 #: The public names: what documentation and examples use, and nothing else.
 __all__ = (
     "SEMANTICS",
+    "AxiomLoss",
     "BuildError",
     "Cells",
     "CheckError",
@@ -107,6 +109,7 @@ __version__ = "0.2.0.dev0"
 #: What loads torch, by the module that has it.
 _LAZY = {
     "audit": "fotltn.api",
+    "AxiomLoss": "fotltn.learn.module",
     "Cells": "fotltn.analysis.cells",
     "cells": "fotltn.api",
     "compile": "fotltn.api",

@@ -149,7 +149,7 @@ class Prepared:
         self.facts = self.facts or facts
         for name, old in self.facts.items():
             new = facts.get(name)
-            if new is None or not _same_places(new, old):
+            if new is None or not same_places(new, old):
                 raise DataError(
                     f"the facts of '{name}' are not those that the plan was prepared for; pass a "
                     "table with the same index tensor, whose degrees may differ, or prepare anew"
@@ -202,7 +202,8 @@ class InBlocks:
         )
 
 
-def _same_places(new: SparseTable, old: SparseTable) -> bool:
+def same_places(new: SparseTable, old: SparseTable) -> bool:
+    """Whether facts are where they were; their degrees may differ."""
     return new.index is old.index and (new.shape, new.default) == (old.shape, old.default)
 
 

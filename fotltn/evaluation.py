@@ -19,6 +19,7 @@ from fotltn.engine import (
     as_given,
     compile_formulas,
     compiled,
+    same_places,
     sizes_of,
     with_gradients,
 )
@@ -246,7 +247,9 @@ class Evaluator:
             return self._by_equations(tables)
         ready = None if key is None else self._ready.get(key)
         if ready is None or not ready.fits(tables):
-            ready = _Ready(self._prepare(tables), *_fixed(tables))
+            ready = _Ready(
+                self._prepare(tables), _layout_of(tables), tables.lengths, _facts(tables)
+            )
             if key is not None:
                 self._ready[key] = ready
         return ready.run(tables)
@@ -310,27 +313,47 @@ class _Ready:
     """A plan, and what must be as it was when the plan was made."""
 
     run: Prepared | InBlocks | Compiled
-    plain: tuple[object, ...]  # compared by value
-    objects: tuple[object, ...]  # compared by identity
+    layout: tuple[object, ...]
+    lengths: Tensor
+    facts: dict[str, SparseTable | Tensor]
 
     def fits(self, tables: Tables) -> bool:
-        """Whether only the degrees of dense tables differ."""
-        plain, objects = _fixed(tables)
-        return self.plain == plain and all(
-            a is b for a, b in zip(self.objects, objects, strict=True)
+        """Whether only degrees differ, or where traces end if that does not matter."""
+        return (
+            self.layout == _layout_of(tables)
+            and self._same_lengths(tables.lengths)
+            and all(self._same_facts(name, table) for name, table in _facts(tables).items())
         )
 
+    def _same_lengths(self, lengths: Tensor) -> bool:
+        if lengths is self.lengths:
+            return True
+        if isinstance(self.run, Prepared) and self.run.ragged and not self.run.facts:
+            return True  # steps look at the lengths of now, and no facts were chosen by the old
+        return lengths.device == self.lengths.device and torch.equal(lengths, self.lengths)
 
-def _fixed(tables: Tables) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """What a plan depends on: things to compare by value, and things to compare by identity."""
+    def _same_facts(self, name: str, table: SparseTable | Tensor) -> bool:
+        old = self.facts[name]
+        if table is old:
+            return True
+        if not (isinstance(table, SparseTable) and isinstance(old, SparseTable)):
+            return False
+        degrees_may_differ = isinstance(self.run, Prepared) and name not in self.run.guards
+        return degrees_may_differ and same_places(table, old)
+
+
+def _layout_of(tables: Tables) -> tuple[object, ...]:
+    """What a plan depends on, but for lengths, facts and relations."""
     dense = {n: t.shape for n, t in tables.predicates.items() if isinstance(t, Tensor)}
-    facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
     functions = {n: t.shape for n, t in tables.functions.items()}
-    sizes = (dict(tables.sizes), [*tables.cuts])
-    return (
-        (tables.dtype, tables.horizon, *sizes, dense, functions, [*facts, *tables.relations]),
-        (tables.lengths, *facts.values(), *tables.relations.values()),
-    )
+    sizes = (tables.batch, tables.horizon, dict(tables.sizes), [*tables.cuts])
+    return (tables.dtype, *sizes, dense, functions, list(_facts(tables)))
+
+
+def _facts(tables: Tables) -> dict[str, SparseTable | Tensor]:
+    """What a plan walks: facts and relations."""
+    facts = {n: t for n, t in tables.predicates.items() if isinstance(t, SparseTable)}
+    return {**facts, **tables.relations}
 
 
 def axiom_values(
@@ -345,13 +368,13 @@ def axiom_values(
 
 
 def over_traces(values: Tensor, semantics: Semantics) -> Tensor:
-    """One degree for all traces, which are aggregated as ∀ aggregates entities."""
-    if values.shape[0] == 1:
-        return values[0].clone()
+    """One degree for all traces, the last axis, which are aggregated as ∀ aggregates entities."""
+    if values.shape[-1] == 1:
+        return values[..., 0].clone()
     if semantics.boolean:
-        return values.amin()
+        return values.amin(-1)
     plain = replace(semantics, epsilon=0.0, log_space=False)
-    return operators(plain).quantify(values, True, [0])
+    return operators(plain).quantify(values, True, [values.dim() - 1])
 
 
 def compile_for(

@@ -23,7 +23,12 @@ def is_tracing() -> bool:
 
 def is_learned(value: Tensor) -> bool:
     """Whether a tensor has gradients, or is one of many of a function transform."""
-    return value.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(value)
+    return value.requires_grad or is_transformed(value)
+
+
+def is_transformed(value: Tensor) -> bool:
+    """Whether a tensor is one of many of a function transform, whose numbers cannot be read."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 @contextmanager

@@ -21,10 +21,8 @@ from fotltn.learn.identity import differences, identity
 from fotltn.learn.objective import (
     Flips,
     Losses,
-    axiom_loss,
     fact_loss,
     factors,
-    fixed_row,
     losses,
     prior_loss,
 )
@@ -253,15 +251,9 @@ class _Fit:
         prior = prior_loss(objective, task.grounding.parameters(), self.labels.total)
         if objective.axioms == "none" or not task.axioms.names:
             return losses(objective, facts, None, epoch, prior), None
-        logs = objective.axioms == "log" and task.axioms.semantics.log_space
         key = 0 if part is None else part.key
-        values = task.axioms.values(tables, epoch=epoch, key=key, log=logs)
-        weights = fixed_row(
-            task.axioms.weights(objective.axiom_weights, epoch), values.dtype, values.device
-        )
-        axioms = axiom_loss(objective, values, weights, epoch, logs=logs)
-        degrees = values.detach().exp() if logs else values.detach()
-        return losses(objective, facts, axioms, epoch, prior), degrees
+        axioms, values = task.axioms.loss(objective, tables, epoch=epoch, key=key)
+        return losses(objective, facts, axioms, epoch, prior), values.detach()
 
     def _labels(self, part: DataPart | None) -> Labels:
         if part is None:
@@ -426,7 +418,7 @@ def _over_traces(task: Task, seen: list[Tensor]) -> dict[str, float]:
         by_trace = torch.stack(seen).mean(0) if len(seen) > 1 else seen[0]
     together = by_trace[:, 0]
     if by_trace.shape[1] > 1:
-        together = torch.stack([over_traces(row, semantics) for row in by_trace])
+        together = over_traces(by_trace, semantics)
     return dict(zip(task.axioms.names, together.tolist(), strict=True))
 
 

@@ -26,8 +26,8 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.schedule import Schedule
 from fotltn.semantics.tables import Tables
 
-FactLoss = Literal["satisfaction", "cross-entropy", "noise-aware"]
-AxiomLoss = Literal["satisfaction", "log", "none"]
+FactsBy = Literal["satisfaction", "cross-entropy", "noise-aware"]
+AxiomsBy = Literal["satisfaction", "log", "none"]
 Together = Literal["mean-error", "sum"]
 
 #: The least degree whose logarithm is taken; below it there is no slope.
@@ -65,8 +65,8 @@ class Objective:
         fact_p: exponents by predicate for "satisfaction"; others have `p`.
     """
 
-    facts: FactLoss = "satisfaction"
-    axioms: AxiomLoss = "satisfaction"
+    facts: FactsBy = "satisfaction"
+    axioms: AxiomsBy = "satisfaction"
     together: Together = "mean-error"
     p: Schedule = _FOUR
     weight: Schedule = _ONE
@@ -83,8 +83,8 @@ class Objective:
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
         for what, loss, known in (
-            ("facts", self.facts, FactLoss),
-            ("axioms", self.axioms, AxiomLoss),
+            ("facts", self.facts, FactsBy),
+            ("axioms", self.axioms, AxiomsBy),
             ("both together", self.together, Together),
         ):
             if loss not in get_args(known):

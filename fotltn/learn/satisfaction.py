@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.evaluation import Evaluator
+from fotltn.learn.objective import Objective, axiom_loss, fixed_row
 from fotltn.learn.schedule import Schedule
 from fotltn.logic.check import CheckedTheory
 from fotltn.plan.build import BUDGET
@@ -99,6 +100,18 @@ class Axioms:
         if log == self.semantics.log_space:
             return stacked
         return stacked.log() if log else stacked.exp()
+
+    def loss(
+        self, objective: Objective, tables: Tables, *, epoch: float = 0.0, key: int | None = 0
+    ) -> tuple[Tensor, Tensor]:
+        """How far the axioms are from being satisfied, and their degrees as `values` has them."""
+        logs = objective.axioms == "log" and self.semantics.log_space
+        values = self.values(tables, epoch=epoch, key=key, log=logs)
+        weights = fixed_row(
+            self.weights(objective.axiom_weights, epoch), values.dtype, values.device
+        )
+        loss = axiom_loss(objective, values, weights, epoch, logs=logs)
+        return loss, values.exp() if logs else values
 
     def _made(self, names: tuple[str, ...], p: float | None) -> Evaluator:
         """Some axioms under one p; those under another p are forgotten."""

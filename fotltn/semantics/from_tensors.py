@@ -48,12 +48,12 @@ def interpret(
     _none_missing("predicate", predicates, signature.predicates if used is None else atoms)
     _none_missing("function", functions or {}, signature.functions if used is None else applied)
     degrees = {
-        n: _table(f"predicate '{n}'", predicates[n])
+        n: as_table(f"predicate '{n}'", predicates[n])
         for n in signature.predicates
         if n in predicates
     }
     results = {n: _tensor(f"function '{n}'", t) for n, t in (functions or {}).items()}
-    shapes = _TableShapes(batched=lengths is not None, declared=declared)
+    shapes = TableShapes(batched=lengths is not None, declared=declared)
     tables = {
         n: shapes.shaped(f"predicate '{n}'", t, signature.predicates[n]) for n, t in degrees.items()
     }
@@ -69,7 +69,7 @@ def interpret(
         if isinstance(table, Tensor):  # degrees of facts are checked, and are no padding
             tables[name] = inside = _inside_only(table, count, length)
             seen = inside if shapes.batched else inside[0]
-            _check_degrees(name, seen if len(degrees[name].shape) == seen.dim() else seen[..., 0])
+            check_degrees(name, seen if len(degrees[name].shape) == seen.dim() else seen[..., 0])
     pairs = {
         n: _tuples(n, t, len(signature.relations[n].sorts))
         for n, t in (relations or {}).items()
@@ -82,7 +82,7 @@ def interpret(
         named[name] = entity
     sizes = {s: n for s, (n, _) in shapes.sizes.items()}
     for name, result in mapped.items():
-        mapped[name] = _results(signature.functions[name], result, sizes)
+        mapped[name] = check_results(signature.functions[name], result, sizes)
     for name, tuples in pairs.items():
         for place, sort in enumerate(signature.relations[name].sorts):
             _in_range(f"relation '{name}', place {place + 1}", tuples[:, place], sizes.get(sort))
@@ -112,7 +112,7 @@ def _none_missing(kind: str, tables: Mapping[str, Any], needed: Iterable[str]) -
         raise DataError(f"no table is given for the {kind} '{missing[0]}'; {hint}")
 
 
-class _TableShapes:
+class TableShapes:
     """The axes of tables, and the sizes that they say, compared across tables.
 
     Args:
@@ -121,6 +121,7 @@ class _TableShapes:
     """
 
     def __init__(self, *, batched: bool, declared: bool) -> None:
+        """Begin without tables."""
         self.batched, self.declared = batched, declared
         self.sizes: dict[str, tuple[int, str]] = {}  # entities by sort, and which table said so
         self.times: dict[str, int] = {}
@@ -144,13 +145,17 @@ class _TableShapes:
             table = table.unsqueeze(0)  # type: ignore[assignment]
         if extra == 0:
             table = table.unsqueeze(-1)  # type: ignore[assignment]
-        else:
-            self.times[what] = table.shape[-1]
-        if self.batched:
-            self.traces[what] = table.shape[0]
-        for place, sort in enumerate(sorts):
-            self._same_size(sort, table.shape[1 + place], f"argument {place + 1} of {what}")
+        self.add(what, table.shape, sorts, timed=extra == 1)
         return table
+
+    def add(self, what: str, shape: Sequence[int], sorts: Sequence[str], *, timed: bool) -> None:
+        """Compare a table with axes (trace, arguments …, time) with those before it."""
+        if timed:
+            self.times[what] = shape[-1]
+        if self.batched:
+            self.traces[what] = shape[0]
+        for place, sort in enumerate(sorts):
+            self._same_size(sort, shape[1 + place], f"argument {place + 1} of {what}")
 
     def _as_written(self, table: SparseTable, arguments: int, static: bool | None) -> SparseTable:
         """Facts with the axes that a dense table would have: those of size 1 are not written."""
@@ -234,7 +239,7 @@ def whole_number(value: object) -> int | None:
         return None
 
 
-def _table(what: str, value: Any) -> Tensor | SparseTable:
+def as_table(what: str, value: Any) -> Tensor | SparseTable:
     """A table of degrees; a sparse tensor of PyTorch is one of facts."""
     if isinstance(value, SparseTable):
         for part in (value.index, value.value):
@@ -302,7 +307,7 @@ def _tuples(name: str, value: Any, places: int) -> Tensor:
     return table.long()
 
 
-def _check_degrees(name: str, table: Tensor) -> None:
+def check_degrees(name: str, table: Tensor) -> None:
     """Refuse degrees outside [0, 1], NaN above all."""
     if table.dtype == torch.bool or table.numel() == 0:
         return
@@ -327,7 +332,7 @@ def _whole_lengths(lengths: Sequence[int] | Tensor) -> Tensor:
     return count
 
 
-def _results(decl: FunctionDecl, table: Tensor, sizes: Mapping[str, int]) -> Tensor:
+def check_results(decl: FunctionDecl, table: Tensor, sizes: Mapping[str, int]) -> Tensor:
     """Results of functions, which must be entities of their sort, or finite numbers."""
     if decl.result == c.REAL:
         if bool((~table.isfinite()).any()):

@@ -1,0 +1,428 @@
+"""Axioms as a loss for training loops of one's own."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fotltn.data import checked_theory
+from fotltn.errors import DataError, name_hint
+from fotltn.evaluation import over_traces
+from fotltn.kernels.tracing import is_transformed
+from fotltn.learn.objective import AxiomsBy, Objective
+from fotltn.learn.satisfaction import Axioms
+from fotltn.learn.schedule import schedule
+from fotltn.logic.check import CheckedTheory
+from fotltn.plan.build import BUDGET
+from fotltn.semantics.config import STABLE_PRODUCT, Semantics, semantics_of
+from fotltn.semantics.from_tensors import TableShapes, as_table, check_degrees, check_results
+from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables, within
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl, Theory
+
+#: How many shapes of tables stay planned; those that were not used for longest are forgotten.
+SHAPES = 16
+
+Table = Tensor | SparseTable
+Declared = PredicateDecl | FunctionDecl
+T = TypeVar("T", bound=Table)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AxiomValues:
+    """The loss of axioms, and the values that it is made of, all with gradients.
+
+    Args:
+        loss: how far the axioms are from being satisfied.
+        degrees: the value of each axiom on each trace, with axes (axiom, trace).
+        names: the axioms in order.
+        semantics: what they mean.
+    """
+
+    loss: Tensor
+    degrees: Tensor
+    names: tuple[str, ...]
+    semantics: Semantics
+
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """The value of each axiom over all traces, as `fotltn.compile` gives it."""
+        return dict(zip(self.names, over_traces(self.degrees, self.semantics), strict=True))
+
+    @property
+    def by_trace(self) -> dict[str, Tensor]:
+        """The value of each axiom on each trace."""
+        return dict(zip(self.names, self.degrees, strict=True))
+
+
+class AxiomLoss(nn.Module):
+    r"""How far axioms are from being satisfied, as a loss for a training loop of your own.
+
+    It is called with tables of degrees by name, as networks compute them, and gives their loss
+    and values (`AxiomValues`). The axioms are planned when tables of some shape come for the
+    first time; from then on a call does little but run the plan. There are no parameters.
+
+    Args:
+        theory: the axioms, and what the tables are of.
+        data: tables that stay as they are, as `fotltn.read` and `fotltn.tables` make them:
+            given facts, functions, relations, names of entities. A call may give some of them
+            anew. Data of one trace hold for all traces of a call.
+        semantics: what the axioms mean.
+        p: another exponent for its means.
+        by: how values make a loss. "satisfaction" is the p-mean of their errors, "log" the mean
+            of their negative logarithms, as in the objective of `fotltn.train`.
+        mean_p: the exponent of that p-mean over axioms and traces.
+        weights: of axioms, in place of those in the theory.
+        axiom_p: exponents for the means within some axioms.
+        trust: with "log", learn how far to trust each axiom, under a prior with this shape.
+        budget: bytes that intermediate results may take.
+
+    Raises:
+        FotError: the theory or a setting is wrong.
+
+    >>> import torch, fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> loss = fot.AxiomLoss(theory, fot.tables(theory, Near=[1.0, 1.0, 0.0]))
+    >>> stop = torch.tensor([0.0, 0.5, 0.5], requires_grad=True)
+    >>> result = loss(Stop=stop)
+    >>> result.loss.backward()
+    >>> round(result.values["Obey"].item(), 3), stop.grad.ne(0).tolist()
+    (0.548, [False, True, True])
+    """
+
+    def __init__(
+        self,
+        theory: Theory | CheckedTheory,
+        data: Tables | None = None,
+        *,
+        semantics: str | Semantics = STABLE_PRODUCT,
+        p: float | None = None,
+        by: AxiomsBy = "satisfaction",
+        mean_p: float = 4.0,
+        weights: Mapping[str, float] | None = None,
+        axiom_p: Mapping[str, float] | None = None,
+        trust: float | None = None,
+        budget: int = BUDGET,
+    ) -> None:
+        """Check the settings; axioms are planned when tables come."""
+        super().__init__()
+        self.theory = checked_theory(theory)
+        if data is not None and not isinstance(data, Tables):
+            raise DataError(
+                f"expected data as fotltn.read or fotltn.tables gives them, not {data!r:.60}"
+            )
+        self.data = Tables({}, torch.ones(1, dtype=torch.int64), 1, {}) if data is None else data
+        if by == "none" or not self.theory.axioms:
+            raise DataError("there is nothing to minimise: no axioms")
+        self.objective = Objective(
+            axioms=by,
+            together="sum",
+            p=schedule(mean_p, "mean_p", low=1),
+            trust=trust,
+            axiom_weights={
+                n: schedule(w, f"the weight of {n}") for n, w in (weights or {}).items()
+            },
+        )
+        exponents = {n: schedule(q, f"the p of {n}", low=1) for n, q in (axiom_p or {}).items()}
+        self.axioms = Axioms(self.theory, semantics_of(semantics, p), exponents, budget)
+        for name in self.objective.axiom_weights:
+            if name not in self.axioms.names:
+                hint = name_hint(name, self.axioms.names)
+                raise DataError(f"a weight is given for the unknown axiom '{name}'; {hint}")
+        self._forget()
+
+    def forward(
+        self,
+        values: Mapping[str, Any] | None = None,
+        /,
+        *,
+        lengths: Sequence[int] | Tensor | None = None,
+        **named: Any,
+    ) -> AxiomValues:
+        """The loss and the values of the axioms on tables.
+
+        Degrees outside of [0, 1] are refused where tables of their shape come for the first
+        time. Later calls do not look: a GPU would have to wait for the answer.
+
+        Args:
+            values: tables by name, for names that Python does not take as an argument.
+            lengths: the number of time points of each trace; without, traces are as long as
+                their tables. What tables have beyond the end of a trace does not matter.
+            named: tables by name, with axes (trace, arguments …, time). The axis of traces may
+                be left out of a table that holds for all of them, or if there is but one. Static
+                predicates have no axis of time. A sparse tensor (`torch.sparse_coo_tensor`) is a
+                list of facts; while these are at the same places, nothing is planned anew.
+
+        Raises:
+            DataError: a table is missing, unknown, or does not fit the theory or other tables.
+            LimitError: with the name of an axiom that does not fit the budget.
+        """
+        tables = {**values, **named} if values else named
+        if torch.compiler.is_dynamo_compiling():
+            plain: Callable[..., AxiomValues] = torch.compiler.disable(self._values)
+            return plain(tables, lengths)
+        if torch.is_inference_mode_enabled():
+            # what a plan keeps must serve training, too
+            with torch.inference_mode(False), torch.no_grad():
+                return self._values(tables, lengths)
+        return self._values(tables, lengths)
+
+    def _values(
+        self, values: Mapping[str, Any], lengths: Sequence[int] | Tensor | None
+    ) -> AxiomValues:
+        tables = {name: _as_written(name, value) for name, value in values.items()}
+        count = None if lengths is None else torch.as_tensor(lengths)
+        key = (
+            None if count is None else (count.shape, count.dtype),
+            *(
+                (n, type(t), t.shape, _degrees(t).dtype, _degrees(t).device)
+                for n, t in tables.items()
+            ),
+        )
+        planned = self._planned.get(key)
+        seen = None if planned is None else planned.on(tables, count)
+        if planned is None or seen is None:
+            planned = self._planned[key] = self._plan(tables, count)
+            seen = planned.on(tables, count)
+            assert seen is not None
+            planned.check(seen)
+            if len(self._planned) > SHAPES:
+                self._planned.popitem(last=False)
+        self._planned.move_to_end(key)
+        device = seen.lengths.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                loss, degrees = planned.axioms.loss(self.objective, seen)
+        else:
+            loss, degrees = planned.axioms.loss(self.objective, seen)
+        return AxiomValues(loss, degrees, self.axioms.names, self.axioms.semantics)
+
+    def _plan(self, tables: Mapping[str, Table], lengths: Tensor | None) -> _Planned:
+        """Compare tables with the theory, with each other and with the data."""
+        signature = self.theory.signature
+        declared: dict[str, Declared] = {**signature.predicates, **signature.functions}
+        for name in tables:
+            if name in signature.relations:
+                raise DataError(f"'{name}' is a relation, which stays as it is: it goes with data")
+            if name not in declared:
+                hint = name_hint(name, declared, "the theory declares")
+                raise DataError(f"a table is given for the unknown symbol '{name}'; {hint}")
+        device = _common_device(tables, self.data)
+        dtype = _common_dtype(tables, self.data)
+        data = self._data_on(device, dtype)
+        shapes = TableShapes(batched=True, declared=True)
+        lacking, facts = {}, {}
+        for name, table in tables.items():
+            checked, decl = as_table(_called(declared[name]), table), declared[name]
+            lacking[name] = _lacking(decl, table.shape)
+            checked = _completed(checked, lacking[name])
+            shapes.add(_called(decl), checked.shape, decl.sorts, timed=not decl.static)
+            if isinstance(table, SparseTable) and isinstance(checked, SparseTable):
+                facts[name] = (table.index, checked)
+        left = declared.keys() - tables.keys()
+        predicates = {n: t for n, t in data.predicates.items() if n in left}
+        functions = {n: t for n, t in data.functions.items() if n in left}
+        for name, fixed in {**predicates, **functions}.items():
+            decl = declared[name]
+            timed = not decl.static and (fixed.shape[-1] > 1 or data.horizon == 1)
+            shapes.add(f"{_called(decl)} in the data", fixed.shape, decl.sorts, timed=timed)
+        horizon, ends = _lengths(shapes, lengths, data)
+        sizes = {**data.sizes, **{sort: size for sort, (size, _) in shapes.sizes.items()}}
+        for sort, size in data.sizes.items():
+            if sizes[sort] != size:
+                raise DataError(
+                    f"the sort '{sort}' has {size} in the data, {sizes[sort]} in tables"
+                )
+        base = replace(
+            data, sizes=sizes, lengths=ends.to(device), horizon=horizon, predicates=predicates,
+            functions=functions, signature=signature, single=False,
+        )  # fmt: skip
+        return _Planned(base, dtype, replace(self.axioms, _evaluators={}), lacking, facts)
+
+    def _data_on(self, device: torch.device, dtype: torch.dtype) -> Tables:
+        """The data on a device and in a precision, which are made once."""
+        if (device, dtype) not in self._moved:
+            moved = self.data.to(device)
+            predicates = {n: _in_precision(t, dtype) for n, t in moved.predicates.items()}
+            self._moved[device, dtype] = replace(moved, predicates=predicates)
+        return self._moved[device, dtype]
+
+    def _forget(self) -> None:
+        self._planned: OrderedDict[tuple[object, ...], _Planned] = OrderedDict()
+        self._moved: dict[tuple[torch.device, torch.dtype], Tables] = {}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AxiomLoss:
+        """Move the data, which are no state of the module, to where the module goes."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        device = fn(torch.empty(0, device=self.data.lengths.device)).device
+        if device != self.data.lengths.device and device.type != "meta":
+            self.data = self.data.to(device)
+            self._forget()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but plans, which are made anew."""
+        emptied = replace(self.axioms, _evaluators={})
+        return {**self.__dict__, "axioms": emptied, "_planned": OrderedDict(), "_moved": {}}
+
+    def extra_repr(self) -> str:
+        """The axioms and what they mean."""
+        return f"{', '.join(self.axioms.names)}; {self.axioms.semantics.name}"
+
+
+@dataclass(slots=True, eq=False)
+class _Planned:
+    """Axioms for tables of certain shapes.
+
+    Args:
+        tables: all but those that calls bring.
+        dtype: the precision of degrees.
+        axioms: with plans for them.
+        lacking: for each table that calls bring, which axes of size 1 it lacks: trace, time.
+        facts: for each that is a list of facts, its places as they are written, and with all axes.
+    """
+
+    tables: Tables
+    dtype: torch.dtype
+    axioms: Axioms
+    lacking: dict[str, tuple[bool, bool]]
+    facts: dict[str, tuple[Tensor, SparseTable]]
+
+    def on(self, tables: Mapping[str, Table], lengths: Tensor | None) -> Tables | None:
+        """All tables, with those of a call; None if facts of these are at other places."""
+        base, ends, inside = self.tables, self.tables.lengths, None
+        if lengths is not None:
+            ends = _checked_ends(lengths, base)
+            inside = within(ends, base.times)
+        predicates, functions = dict(base.predicates), dict(base.functions)
+        for name, table in tables.items():
+            if isinstance(table, SparseTable):
+                written, known = self.facts[name]
+                if table.index is not written and not torch.equal(table.index, written):
+                    return None
+                predicates[name] = replace(known, value=table.value.to(self.dtype))
+                continue
+            full = _completed(table, self.lacking[name])
+            if inside is not None and full.shape[-1] > 1:
+                room = inside.reshape(base.batch, *[1] * (full.dim() - 2), base.horizon)
+                full = torch.where(room, full, 0)
+            if name in base.signature.functions:
+                functions[name] = full
+            elif full.dtype != self.dtype and full.is_floating_point():
+                predicates[name] = full.to(self.dtype)
+            else:
+                predicates[name] = full
+        return replace(base, lengths=ends, predicates=predicates, functions=functions)
+
+    def check(self, seen: Tables) -> None:
+        """Refuse degrees and results that are none, as far as numbers can be read."""
+        for name in self.lacking:
+            table = seen.functions.get(name, seen.predicates.get(name))
+            if not isinstance(table, Tensor) or is_transformed(table):
+                continue
+            if name in seen.predicates:
+                check_degrees(name, table)
+            else:
+                check_results(seen.signature.functions[name], table, seen.sizes)
+
+
+def _as_written(name: str, value: Any) -> Table:
+    """A table, with as many axes as it came with."""
+    if isinstance(value, SparseTable):
+        return value
+    if not isinstance(value, Tensor):
+        return as_table(f"'{name}'", value)
+    if value.layout != torch.sparse_coo or value.dense_dim():
+        return value
+    facts = value.coalesce()
+    return SparseTable(facts.indices(), facts.values(), tuple(facts.shape))
+
+
+def _degrees(table: Table) -> Tensor:
+    return table.value if isinstance(table, SparseTable) else table
+
+
+def _called(decl: Declared) -> str:
+    kind = "predicate" if isinstance(decl, PredicateDecl) else "function"
+    return f"{kind} '{decl.name}'"
+
+
+def _lacking(decl: Declared, shape: Sequence[int]) -> tuple[bool, bool]:
+    """Which axes a table lacks, for it to have all: trace, time."""
+    arguments, rank = len(decl.sorts), len(shape)
+    if rank == arguments + 2 and (not decl.static or shape[-1] == 1):
+        return False, False
+    if rank == arguments + 1:
+        return not decl.static, decl.static
+    if rank == arguments and decl.static:
+        return True, True
+    axes = [*decl.sorts, *([] if decl.static else ["time"])]
+    raise DataError(
+        f"the table of {_called(decl)} has shape {tuple(shape)}; expected axes "
+        f"({', '.join(['trace', *axes])}), or ({', '.join(axes)}) for all traces"
+    )
+
+
+def _completed(table: T, lacking: tuple[bool, bool]) -> T:
+    """A table with axes (trace, arguments …, time)."""
+    no_trace, no_time = lacking
+    if no_trace:
+        table = table.unsqueeze(0)  # type: ignore[assignment]
+    if no_time:
+        table = table.unsqueeze(-1)  # type: ignore[assignment]
+    return table
+
+
+def _common_device(tables: Mapping[str, Table], data: Tables) -> torch.device:
+    devices = {_degrees(table).device: name for name, table in tables.items()}
+    if len(devices) > 1:
+        (here, one), (there, other) = list(devices.items())[:2]
+        raise DataError(f"the table of '{one}' is on {here}, that of '{other}' on {there}")
+    return next(iter(devices), data.lengths.device)
+
+
+def _common_dtype(tables: Mapping[str, Table], data: Tables) -> torch.dtype:
+    """The widest precision of the tables, at least single; without, that of the data."""
+    kinds = [_degrees(t).dtype for t in tables.values() if _degrees(t).is_floating_point()]
+    if not kinds:
+        return data.dtype
+    return functools.reduce(torch.promote_types, kinds, torch.float32)
+
+
+def _in_precision(table: Table, dtype: torch.dtype) -> Table:
+    if isinstance(table, SparseTable):
+        return replace(table, value=table.value.to(dtype))
+    return table.to(dtype) if table.is_floating_point() else table
+
+
+def _lengths(shapes: TableShapes, lengths: Tensor | None, data: Tables) -> tuple[int, Tensor]:
+    """The number of time points of the tables, and of each trace."""
+    horizon = None if shapes.times and data.horizon == 1 else data.horizon
+    horizon = shapes.lengths(None, horizon)[0]
+    if data.batch > 1:
+        shapes.traces["the data"] = data.batch
+        if lengths is not None:
+            raise DataError("the data say how long their traces are: leave out 'lengths'")
+        lengths = data.lengths
+    traces = {number: what for what, number in shapes.traces.items() if number != 1}
+    if len(traces) > 1 and lengths is None:
+        (few, one), (many, other) = list(traces.items())[:2]
+        raise DataError(f"{one} has {few} traces, {other} has {many}; all must agree")
+    if lengths is None:
+        lengths = torch.full((next(iter(traces), 1),), horizon)
+    return shapes.lengths(lengths.cpu(), horizon)
+
+
+def _checked_ends(lengths: Tensor, base: Tables) -> Tensor:
+    """Lengths where the tables are; those that cannot be are refused if that needs no waiting."""
+    if lengths.device.type == "cpu":
+        low, high = torch.aminmax(lengths)
+        if low < 1 or high > base.horizon:
+            raise DataError(f"lengths lie between 1 and {base.horizon}, not at {lengths.tolist()}")
+    return lengths.to(base.lengths.device)
