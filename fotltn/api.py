@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells, cells_of
@@ -87,8 +88,11 @@ class CompiledTheory:
     def __call__(self, data: Tables) -> dict[str, Tensor]:
         """The degree of each axiom, over all traces, with gradients to the tables."""
         values = self._evaluator(data)
-        degrees = {n: v.tensor[..., 0].expand(data.batch) for n, v in values.items()}
-        return {n: over_traces(u, self.semantics) for n, u in degrees.items()}
+        if not values:
+            return {}
+        stacked = torch.stack([v.tensor[..., 0].expand(data.batch) for v in values.values()])
+        degrees = stacked.exp() if self.semantics.log_space else stacked
+        return dict(zip(values, over_traces(degrees, self.semantics), strict=True))
 
     @property
     def plan(self) -> str:

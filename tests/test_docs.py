@@ -133,12 +133,33 @@ def _trimmed(text: str) -> str:
 # --- examples -----------------------------------------------------------------------------------
 
 
+def needed(block: Block) -> list[str]:
+    """Packages that a block of Python needs, and fotltn does not: `python needs lightning`."""
+    return block.title.removeprefix("needs ").split() if block.language == "python" else []
+
+
 @by_page
 def test_python_runs(page, tmp_path, monkeypatch):
     workspace(page, tmp_path)
     monkeypatch.chdir(tmp_path)
+    run_python([block for block in blocks(page) if not needed(block)])
+
+
+@pytest.mark.filterwarnings("default")  # those of other packages are not ours
+@pytest.mark.parametrize("page", [p for p in PAGES if any(map(needed, blocks(p)))], ids=str)
+def test_python_that_needs_more_runs(page, tmp_path, monkeypatch):
+    for package in {name for block in blocks(page) for name in needed(block)}:
+        pytest.importorskip(package, reason=f"the page needs {package}, which is not installed")
+    workspace(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run_python(blocks(page))
+
+
+def run_python(listed: list[Block]) -> None:
+    """Run blocks one after the other, and compare what they print."""
     names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page):
+    for block in listed:
+        page = block.page
         if block.language != "python":
             continue
         if ">>>" not in block.text:

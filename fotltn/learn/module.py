@@ -405,18 +405,17 @@ def _lengths(shapes: TableShapes, lengths: Tensor | None, data: Tables) -> tuple
     """The number of time points of the tables, and of each trace."""
     horizon = None if shapes.times and data.horizon == 1 else data.horizon
     horizon = shapes.lengths(None, horizon)[0]
-    if data.batch > 1:
-        shapes.traces["the data"] = data.batch
-        if lengths is not None:
+    if lengths is not None:
+        if data.batch > 1:
             raise DataError("the data say how long their traces are: leave out 'lengths'")
-        lengths = data.lengths
-    traces = {number: what for what, number in shapes.traces.items() if number != 1}
-    if len(traces) > 1 and lengths is None:
+        return shapes.lengths(lengths.cpu(), horizon)
+    named = {**shapes.traces, **({"the data": data.batch} if data.batch > 1 else {})}
+    traces = {number: what for what, number in named.items() if number != 1}
+    if len(traces) > 1:
         (few, one), (many, other) = list(traces.items())[:2]
-        raise DataError(f"{one} has {few} traces, {other} has {many}; all must agree")
-    if lengths is None:
-        lengths = torch.full((next(iter(traces), 1),), horizon)
-    return shapes.lengths(lengths.cpu(), horizon)
+        raise DataError(f"traces of {one}: {few}, of {other}: {many}; all must agree")
+    full = torch.full((next(iter(traces), 1),), horizon)
+    return shapes.lengths(data.lengths.cpu() if data.batch > 1 else full, horizon)
 
 
 def _checked_ends(lengths: Tensor, base: Tables) -> Tensor:

@@ -248,8 +248,7 @@ def _log(degrees: Tensor) -> Tensor:
 def rooted(mean: Tensor, p: float) -> Tensor:
     """The root, with slope 0 at 0; what is no number stays so."""
     nothing = mean == 0
-    root = torch.where(nothing, torch.ones_like(mean), mean) ** (1 / p)
-    return torch.where(nothing, torch.zeros_like(mean), root)
+    return torch.where(nothing, 0, torch.where(nothing, 1, mean) ** (1 / p))
 
 
 def axiom_loss(
