@@ -22,7 +22,6 @@ from fotltn.networks.sequences import Encoded, TimeEncoder
 from fotltn.project.build import ground
 from fotltn.project.config import Config
 from fotltn.project.world import InMemory, PythonPredicate, World, device_of, read_world
-from fotltn.semantics.sparse import SparseTable
 
 #: A folder with the tables that a project names, files, data frames, or tables by these names.
 NewData = Source | Sequence[Source] | Mapping[str, Source]
@@ -212,13 +211,12 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
 
 
 def _step(world: World) -> int:
-    """The largest number of steps of which all times are multiples; 0 if all times are 0."""
-    given = [t.index for t in world.fixed.predicates.values() if isinstance(t, SparseTable)]
-    given += [t.nonzero().T for t in world.fixed.predicates.values() if isinstance(t, Tensor)]
-    times = [index[-1] for index in (*given, *world.stated.index.values()) if index.numel()]
-    if not times:
-        return 0
-    return int(np.gcd.reduce(torch.cat([t.cpu().long().unique() for t in times]).numpy()))
+    """The largest number of which all times are multiples at which somebody is present, or 0.
+
+    Where nobody comes and goes, features are needed at all times, and other units do not fit.
+    """
+    times = [mask.flatten(0, 1).any(0).nonzero().flatten() for mask in world.fixed.present.values()]
+    return int(np.gcd.reduce(torch.cat(times).cpu().numpy())) if times else 0
 
 
 # --- what networks keep of entities -----------------------------------------------------------

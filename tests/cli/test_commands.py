@@ -26,7 +26,7 @@ OPTIONS = {
              "--budget", "--digits", "--json"],
     "plan": ["--size", "--horizon", "--traces", "--facts", "--semantics", "--p", "--at",
              "--budget", "--double", "--json"],
-    "new": ["--cars", "--pedestrians", "--steps", "--seed", "--paper", "--json"],
+    "new": ["--from", "--learn", "--example", "--cars", "--pedestrians", "--steps", "--seed", "--paper", "--json"],
     "train": ["--data", "--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh",
               "--tensorboard", "--json"],
     "score": ["--data", "--facts", "--threshold", "--json"],

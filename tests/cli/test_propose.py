@@ -1,0 +1,154 @@
+"""Projects that are proposed for tables: what columns are, what holds, and that they train."""
+
+import csv
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import fotltn
+from fotltn.errors import DataError
+from fotltn.project.propose import Role, project_text, propose, theory_text
+
+
+def write(path: Path, heads: list[str], rows: list[list[object]]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([heads, *rows])
+    return path
+
+
+def machines(folder: Path, *, days: int = 1, gaps: float = 0.5) -> Path:
+    """Machines by the hour: hot ones fail, failures stay, those that fail are worn."""
+    draw = random.Random(1)
+    rows: list[list[object]] = []
+    for day in range(days):
+        for number in range(12):
+            failed = False
+            for hour in range(draw.randrange(8), 24):
+                heat = draw.gauss(60, 15)
+                failed = failed or heat > 85
+                label: object = "" if draw.random() < gaps else int(failed)
+                colour = draw.choice(["red", "green"])
+                rows.append([f"day {day}", f"m{number}", hour, round(heat, 2), colour, label,
+                             "true" if failed else "false", f"note {draw.random()}"])  # fmt: skip
+    heads = ["day", "machine id", "hour", "heat", "colour", "failed", "is worn", "note"]
+    return write(folder / "machines.csv", heads, rows)
+
+
+def roles(path: Path, *learn: str) -> dict[str, str]:
+    return {c.name: c.role.value for c in propose(path, learn).columns}
+
+
+def test_columns_are_taken_for_what_they_look_like(tmp_path):
+    proposal = propose(machines(tmp_path, days=3))
+    assert {c.name: c.role for c in proposal.columns} == {
+        "day": Role.TRACE, "machine id": Role.ENTITY, "hour": Role.TIME, "heat": Role.FEATURE,
+        "colour": Role.CATEGORY, "failed": Role.LEARNED, "is worn": Role.GIVEN,
+        "note": Role.UNUSED,
+    }  # fmt: skip
+    assert (proposal.sort, proposal.presence) == ("machine", True)
+    names = [name for name, _, _ in proposal.rules]
+    assert "FailedStays" in names
+    assert "FailedMeansIsWorn" in names
+
+
+def test_rules_are_counted_as_a_loop_counts_them(tmp_path):
+    path = machines(tmp_path, days=3)
+    (rule,) = [r for r in propose(path).rules if r[0] == "FailedStays"]
+    cells = {
+        (r["day"], r["machine id"], int(r["hour"])): r["failed"]
+        for r in csv.DictReader(path.read_text().splitlines())
+    }
+    pairs = [
+        (now, cells[day, who, hour + 1])
+        for (day, who, hour), now in cells.items()
+        if (day, who, hour + 1) in cells and now and cells[day, who, hour + 1]
+    ]
+    held = [then == "1" for now, then in pairs if now == "1"]
+    base = sum(then == "1" for _, then in pairs) / len(pairs)
+    share = sum(held) / len(held)
+    assert rule[2] == f"holds {share:.3f} of {len(held)} times; by chance it would {base:.3f}"
+    assert rule[1] == "forall x where Here(x). G(Failed(x) -> WX Failed(x))"
+
+
+@pytest.mark.parametrize("days", [1, 3])
+@pytest.mark.parametrize("gaps", [0.0, 0.5])
+def test_a_proposed_project_trains_and_travels(tmp_path, call, days, gaps):
+    path = machines(tmp_path, days=days, gaps=gaps)
+    folder = tmp_path / "project"
+    status, out, err = call("new", folder, "--from", path, "--learn", "failed")
+    assert (status, err) == (0, "")
+    assert "learned predicate" in out
+    text = (folder / "project.toml").read_text().replace("epochs = 300", "epochs = 2")
+    (folder / "project.toml").write_text(text)
+    model = fotltn.train(folder)
+    assert model.warnings == ()
+    assert model.grounding.learned == ("Failed",)
+    metrics = model.metrics()
+    assert metrics is not None
+    assert metrics.predicates["Failed"].facts > 10
+    assert model.apply(path).predictions().num_rows == model.predictions().num_rows
+
+
+def test_a_static_table(tmp_path):
+    rows: list[list[object]] = [[f"c{i}", i % 7, i % 2] for i in range(60)]
+    path = write(tmp_path / "customers.csv", ["customer", "orders", "left"], rows)
+    proposal = propose(path)
+    assert roles(path) == {
+        "customer": "entity", "orders": "feature", "left": "learned predicate"
+    }  # fmt: skip
+    assert "static predicate Left(customer)" in theory_text(proposal)
+    assert "train = 0.8" in project_text(proposal, None)
+
+
+def test_names_that_the_language_does_not_take(tmp_path):
+    rows: list[list[object]] = [[f"c{i}", i % 2, i % 3 == 0, i % 2] for i in range(20)]
+    heads = ["sort", 'größe "x" (m²)', "2 late", "G"]
+    proposal = propose(write(tmp_path / "odd.csv", heads, rows))
+    fotltn.parse(theory_text(proposal))
+    symbols = [c.symbol for c in proposal.columns if c.symbol]
+    assert len(set(symbols)) == 3
+    assert proposal.sort == "sort_"
+
+
+def test_machines_are_told_the_same(tmp_path, call):
+    status, out, _ = call("new", tmp_path / "p", "--from", machines(tmp_path), "--json")
+    told = json.loads(out)
+    assert status == 0
+    assert told["files"] == ["machines.csv", "project.toml", "theory.fot"]
+    assert told["proposal"]["columns"]["heat"] == {"role": "feature", "why": "numbers"}
+
+
+WRONG: dict[str, tuple[list[str], list[list[object]], str]] = {
+    "nothing to learn": (["who", "size"], [["a", 1.5], ["b", 2]], "no column is true or false"),
+    "no rows": (["who", "late"], [], "there are no rows"),
+    "no entities": (
+        ["who", "late"], [["a", 1], ["a", 0]], "no row can be told from the others",
+    ),
+    "a column twice": (["who", "who", "late"], [["a", "b", 1]], "'who' occurs twice"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_tables_that_no_project_fits(tmp_path, case):
+    heads, rows, expected = WRONG[case]
+    with pytest.raises(DataError, match=expected):
+        propose(write(tmp_path / "t.csv", heads, rows))
+
+
+def test_what_cannot_be_learned(tmp_path, call):
+    path = machines(tmp_path)
+    with pytest.raises(DataError, match="no column 'faield'; did you mean 'failed'"):
+        propose(path, ["faield"])
+    with pytest.raises(DataError, match="'heat' cannot be learned, since it is not true or false"):
+        propose(path, ["heat"])
+    cases: list[tuple[list[object], str]] = [
+        (["--learn", "failed"], "--learn names a column of a table: --from TABLE"),
+        (["--from", path, "--paper"], "--paper goes with a scene"),
+        (["--from", tmp_path / "none.csv"], "cannot read"),
+    ]
+    for options, expected in cases:
+        status, _, err = call("new", tmp_path / "project", *options)
+        assert (status, expected in err) == (1, True)
+        assert not (tmp_path / "project").exists()
