@@ -227,15 +227,40 @@ class Report:
         }
 
 
-def report(scores: Scores, *, threshold: float = 0.5, bins: int = 10) -> Report:
+def best_threshold(truth: Any, score: Any, by: str) -> float:
+    """The threshold with the best F1, or accuracy, on labelled facts; the nearest to 0.5 of equals.
+
+    It lies halfway between two scores, or at an end. Without a fact of either kind it is 0.5.
+    """
+    labels, scores = _pair(truth, score)
+    true = labels == 1
+    if not true.any() or true.all():
+        return 0.5
+    levels = np.unique(np.concatenate([[0.0], scores, [1.0]]))
+    cuts = np.concatenate([[0.5], levels[:1], (levels[1:] + levels[:-1]) / 2, levels[-1:]])
+    order = np.argsort(scores, kind="stable")
+    ahead = np.searchsorted(scores[order], cuts, side="left")  # facts below each cut
+    below = np.concatenate([[0], np.cumsum(true[order])])[ahead]
+    hits, said = true.sum() - below, len(scores) - ahead
+    worth = 2 * hits / (said + true.sum()) if by == "f1" else hits + ahead - below
+    best = cuts[worth == worth.max()]
+    return float(best[np.abs(best - 0.5).argmin()])
+
+
+def report(
+    scores: Scores, *, threshold: float | Mapping[str, float] = 0.5, bins: int = 10
+) -> Report:
     """All metrics, by predicate and on average.
 
-    A mean is over the predicates for which the metric is defined.
+    A mean is over the predicates for which the metric is defined. The threshold of accuracy may be
+    another for each predicate; it is 0.5 for those that have none.
 
     Raises:
         DataError: a truth value is neither 0 nor 1, or a score is not in [0, 1]; it names the
             predicate.
     """
+    limits = threshold if isinstance(threshold, Mapping) else {}
+    usual = 0.5 if isinstance(threshold, Mapping) else threshold
     reports = {}
     for name, (truth, score) in scores.items():
         try:
@@ -245,7 +270,7 @@ def report(scores: Scores, *, threshold: float = 0.5, bins: int = 10) -> Report:
                 positive=int(labels.sum()),
                 pr_auc=pr_auc(truth, score),
                 roc_auc=roc_auc(truth, score),
-                accuracy=accuracy(truth, score, threshold=threshold),
+                accuracy=accuracy(truth, score, threshold=limits.get(name, usual)),
                 brier=brier(truth, score),
                 chance=chance(truth),
                 calibration=calibration(truth, score, bins=bins),

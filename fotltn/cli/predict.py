@@ -23,6 +23,10 @@ def predict(
         list[str] | None,
         typer.Option("--predicate", help="Only this predicate; repeatable."),
     ] = None,
+    decide: Annotated[
+        bool,
+        typer.Option("--decide", help="True and false (1 and 0), by the model's thresholds."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the rows, or with -o a summary.")
     ] = False,
@@ -35,7 +39,7 @@ def predict(
     """
     from fotltn.analysis.predictions import write_table
 
-    table = asked_model(model, data, horizon).predictions(predicate or None)
+    table = asked_model(model, data, horizon).predictions(predicate or None, decide=decide)
     if output is not None:
         write_table(table, output)
         if as_json:

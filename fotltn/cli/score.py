@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold
+from fotltn.cli.options import Json, ModelFolder, NewTables
 from fotltn.cli.output import asked_model, emit_json, warn
 from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
 from fotltn.errors import Diagnostic
@@ -27,7 +27,12 @@ def score(
             "--facts", help="CSV or Parquet files of facts, in place of the test facts; repeatable."
         ),
     ] = None,
-    threshold: Threshold = 0.5,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", help="Degrees at or above it count as true.  [default: the model's, 0.5]"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a model's predictions against test facts.
@@ -37,7 +42,8 @@ def score(
     hold. KB-SAT comes with what predictions that know nothing would score. Exit status: 0 if
     everything could be evaluated, 1 if the input has errors, 2 for a wrong call.
     """
-    check_share(threshold)
+    limit = 0.5 if threshold is None else threshold
+    check_share(limit)
     from fotltn.project.world import read_labels
 
     scored = asked_model(model, data)
@@ -46,13 +52,14 @@ def score(
     if facts:
         labels, warnings = read_labels(scored.world, scored.grounding.open, facts)
     report = None if labels is None or not labels.total else scored.score(labels, threshold)
-    audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
+    audit = scored.audit(threshold=limit) if scored.theory.axioms else None
     if as_json:
         emit_json(
             {
                 "ok": True,
                 "model": str(model),
-                "threshold": threshold,
+                "threshold": limit,
+                "thresholds": dict(scored.thresholds) if threshold is None else {},
                 "metrics": None if report is None else report.as_dict(),
                 "axioms": None if audit is None else audit.as_dict(),
                 "diagnostics": [w.as_dict() for w in warnings],

@@ -69,6 +69,17 @@ class Labels:
         )
 
 
+def joined(first: Labels, second: Labels) -> Labels:
+    """The labels of both, about the same traces and entities."""
+    names = dict.fromkeys((*first.index, *second.index))
+    parts = {n: [one for one in (first, second) if n in one.index] for n in names}
+    return Labels(
+        {n: torch.cat([one.index[n] for one in of], dim=1) for n, of in parts.items()},
+        {n: torch.cat([one.truth[n] for one in of]) for n, of in parts.items()},
+        {**second.sorts, **first.sorts}, first.local,
+    )  # fmt: skip
+
+
 def labels(
     facts: Facts,
     signature: Signature,

@@ -60,6 +60,10 @@ class Objective:
             against the sum over all labelled facts. For "sum" only.
         trust: learn how far to trust each axiom, for axioms by "log": a factor of its weight under
             a Gamma prior with mean 1 and this shape. The smaller, the further may factors move.
+        evidence: predicates whose degrees between 0 and 1 are probabilities that a detector gives,
+            and no labels. They count as a likelihood: with the probability q, a degree g has
+            `-log(q·g + (1-q)(1-g))`. What a detector is unsure of then says little, and can be
+            overruled, where a label of one half would ask for one half.
         axiom_weights: by axiom; others have the weight that the theory gives them.
         fact_weights: by predicate; others have weight 1.
         fact_p: exponents by predicate for "satisfaction"; others have `p`.
@@ -76,6 +80,7 @@ class Objective:
     invented: float | None = None
     prior: float = 0.0
     trust: float | None = None
+    evidence: tuple[str, ...] = ()
     axiom_weights: Mapping[str, Schedule] = field(default_factory=dict)
     fact_weights: Mapping[str, Schedule] = field(default_factory=dict)
     fact_p: Mapping[str, Schedule] = field(default_factory=dict)
@@ -220,11 +225,12 @@ def fact_loss(
                 error = ((1 - agree).clamp(min=0) ** exponent).mean()
                 share = error if exponent == p else rooted(error, exponent) ** p
             case "cross-entropy":
-                share = _cross_entropy(truth, degrees)
+                share = _likelihood(name, objective, truth, degrees, degrees)
             case "noise-aware":
                 missed = flips if objective.missed is None else objective.missed
                 invented = flips if objective.invented is None else objective.invented
-                share = _cross_entropy(truth, (1 - missed) * degrees + invented * (1 - degrees))
+                seen = (1 - missed) * degrees + invented * (1 - degrees)
+                share = _likelihood(name, objective, truth, degrees, seen)
             case never:
                 assert_never(never)
         shares.append(share)
@@ -236,9 +242,21 @@ def fact_loss(
     return rooted(mean, p) if objective.facts == "satisfaction" else mean
 
 
-def _cross_entropy(truth: Tensor, degrees: Tensor) -> Tensor:
-    yes, no = _log(degrees), _log(1 - degrees)
-    return -(truth * yes + (1 - truth) * no).mean()
+def _likelihood(
+    name: str, objective: Objective, truth: Tensor, degrees: Tensor, seen: Tensor
+) -> Tensor:
+    """The mean negative log-likelihood of labels that are `seen`, and of a detector's evidence."""
+    yes, no = _log(seen), _log(1 - seen)
+    each = truth * yes + (1 - truth) * no
+    if name in objective.evidence:
+        agree = truth * degrees + (1 - truth) * (1 - degrees)
+        each = torch.where(unsure(truth), _log(agree), each)
+    return -each.mean()
+
+
+def unsure(truth: Tensor) -> Tensor:
+    """Which stated degrees are neither true nor false."""
+    return (truth > 0) & (truth < 1)
 
 
 def _log(degrees: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -38,6 +38,8 @@ class Training:
         seed: of everything that is drawn, by networks too.
         batches: parts of the data; None for all at once.
         keep_best: end with the weights of the best epoch, not of the last.
+        thresholds: from which degree on a prediction says true: 0.5 ("half"), or, for each
+            predicate, what has the best F1 or accuracy on the facts that are watched.
     """
 
     epochs: int = 500
@@ -51,6 +53,7 @@ class Training:
     seed: int = 0
     batches: Batches | None = None
     keep_best: bool = True
+    thresholds: Literal["half", "f1", "accuracy"] = "half"
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""

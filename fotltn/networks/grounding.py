@@ -170,18 +170,21 @@ class Grounding(nn.Module):
         )
         return self._with_definitions(model, 0 if part is None else part.key)
 
-    def decided(self, tables: Tables, *, threshold: float = 0.5) -> Tables:
+    def decided(self, tables: Tables, *, threshold: float | Mapping[str, float] = 0.5) -> Tables:
         """Two-valued tables that agree with the definitions: these are applied to decided ones.
 
         Args:
             tables: as computed by this grounding on all data.
-            threshold: the degree from which on what is learned is true.
+            threshold: the degree from which on what is learned is true; or one for each predicate,
+                0.5 for those that it lacks.
         """
+        limits = threshold if isinstance(threshold, Mapping) else {}
+        usual = 0.5 if isinstance(threshold, Mapping) else threshold
         degrees = {n: tables.predicate(n) for n in self.learned}
-        decided = {n: (t >= threshold).to(t.dtype) for n, t in degrees.items()}
+        decided = {n: (t >= limits.get(n, usual)).to(t.dtype) for n, t in degrees.items()}
         applied = self.applied(replace(tables, predicates={**tables.predicates, **decided}))
         dtype = next(iter(degrees.values())).dtype
-        crisp = {n: (applied.predicate(n) >= threshold).to(dtype) for n in self.defined}
+        crisp = {n: (applied.predicate(n) >= limits.get(n, usual)).to(dtype) for n in self.defined}
         return replace(applied, predicates={**applied.predicates, **crisp})
 
     def applied(self, tables: Tables) -> Tables:

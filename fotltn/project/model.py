@@ -94,6 +94,7 @@ class Model:
         warnings: what was odd in training, such as a damaged checkpoint.
         versions: of the programs that trained it, if they are known.
         trust: how far each axiom is trusted, if that was learned.
+        thresholds: of predicates, from which degree on they are predicted; 0.5 for others.
     """
 
     config: Config
@@ -106,6 +107,7 @@ class Model:
     warnings: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     trust: Mapping[str, float] | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
     _tables: Tables | None = field(default=None, repr=False)
 
     @property
@@ -166,10 +168,11 @@ class Model:
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def decided(self, *, threshold: float = 0.5) -> Tables:
-        """Two-valued predictions that agree with the definitions."""
+    def decided(self, *, threshold: float | None = None) -> Tables:
+        """Two-valued predictions that agree with the definitions, by the model's thresholds."""
+        limit = self.thresholds if threshold is None else threshold
         with torch.no_grad():
-            return self.grounding.decided(self.tables, threshold=threshold)
+            return self.grounding.decided(self.tables, threshold=limit)
 
     def ask(
         self,
@@ -282,7 +285,7 @@ class Model:
         )  # fmt: skip
 
     def metrics(
-        self, facts: Iterable[Source] | None = None, *, threshold: float = 0.5
+        self, facts: Iterable[Source] | None = None, *, threshold: float | None = None
     ) -> Report | None:
         """How good predictions are: of the facts held back for testing, or of those given.
 
@@ -294,11 +297,12 @@ class Model:
             labels, _ = read_labels(self.world, self.grounding.open, facts)
         return None if labels is None or not labels.total else self.score(labels, threshold)
 
-    def score(self, labels: Labels, threshold: float = 0.5) -> Report:
-        """How good predictions of labelled facts are."""
+    def score(self, labels: Labels, threshold: float | None = None) -> Report:
+        """How good predictions of labelled facts are; accuracy by the model's thresholds."""
         from fotltn.analysis.metrics import report
 
-        return report(self.scores(labels), threshold=threshold)
+        limit = self.thresholds if threshold is None else threshold
+        return report(self.scores(labels), threshold=limit)
 
     def scores(self, labels: Labels | None = None) -> Scores:
         """Truth and predicted degree of labelled facts, by predicate; else of the test facts.
@@ -315,11 +319,19 @@ class Model:
             if len(truth)
         }
 
-    def predictions(self, predicates: Sequence[str] | None = None) -> pa.Table:
-        """The degrees of predicates as a table of facts; without names, of those learned."""
+    def predictions(
+        self, predicates: Sequence[str] | None = None, *, decide: bool = False
+    ) -> pa.Table:
+        """The degrees of predicates as a table of facts; without names, of those learned.
+
+        Args:
+            predicates: by name.
+            decide: true and false (1 and 0) in place of degrees, by the model's thresholds.
+        """
         from fotltn.analysis.predictions import predictions
 
-        return predictions(self.tables, predicates or self.grounding.open)
+        tables = self.decided() if decide else self.tables
+        return predictions(tables, predicates or self.grounding.open)
 
     # --- other data -------------------------------------------------------------------------------
 
@@ -362,6 +374,7 @@ class Model:
             "best_epoch": self.best_epoch,
             "flips": self.flips,
             "trust": self.trust,
+            "thresholds": dict(self.thresholds),
             "versions": dict(self.versions),
             "history": [asdict(e) for e in self.history],
         }
@@ -431,11 +444,12 @@ def load_model(
         past = texts["training.json"]
         history, trust = unpack_history(past), past.get("trust")
         trust = None if trust is None else numbers_by_name(trust, "trust")
+        thresholds = numbers_by_name(past.get("thresholds", {}), "thresholds")
         made_by = {str(n): str(v) for n, v in past.get("versions", {}).items()}
         flips = None if past["flips"] is None else float(past["flips"])
         return Model(
             config, world, grounding, meaning(config), history, str(past["reason"]), flips,
-            versions=made_by, trust=trust,
+            versions=made_by, trust=trust, thresholds=thresholds,
         )  # fmt: skip
     except MissingModuleError:
         raise

@@ -65,9 +65,28 @@ def train(
             )
         )
     model = model_of(built, outcome)
+    _set_thresholds(model, built)
     if reasons := obstacles(built.config, built.world):
         model.warnings += (f"the model can answer for its own data only: {'; '.join(reasons)}",)
     return model
+
+
+def _set_thresholds(model: Model, built: Built) -> None:
+    """Choose from which degree on predictions say true, on facts that were watched alone."""
+    by = built.config.training.thresholds
+    if by == "half":
+        return
+    from fotltn.analysis.metrics import best_threshold
+
+    watched = built.task.split()[1]
+    if watched is None:
+        model.warnings += (
+            "there are no facts to choose thresholds on, so that they are 0.5; hold some back: "
+            "validation = 0.1 in [training]",
+        )
+        return
+    scores = model.scores(watched).items()
+    model.thresholds = {n: best_threshold(truth, score, by) for n, (truth, score) in scores}
 
 
 def train_and_save(

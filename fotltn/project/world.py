@@ -16,9 +16,10 @@ from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.groups import of_traces, read_groups
-from fotltn.grounding.labels import Labels, labels
+from fotltn.grounding.labels import Labels, joined, labels
 from fotltn.grounding.split import flip, split
 from fotltn.grounding.wide import Wide, read_wide
+from fotltn.learn.objective import unsure
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
@@ -117,6 +118,9 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         on_conflict=data.on_conflict, dtype=dtype,
     )  # fmt: skip
     every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
+    told = {n: unsure(every.truth[n]) for n in config.objective.evidence if n in every.truth}
+    evidence = every.take(told)
+    every = every.take({n: ~told[n] if n in told else t >= 0 for n, t in every.truth.items()})
     parts = _parts(config, facts)
     train, watched, test = every, None, None
     if tested:
@@ -129,6 +133,8 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         test = test if parts else rest
     if data.flip:
         train, _ = flip(train, data.flip, data.seed)
+    if evidence.total:  # what detectors say is known of all traces, and is never a test
+        train = joined(train, evidence)
     facts = replace(facts, warnings=(*facts.warnings, *config.strays(), *unguarded(theory, facts)))
     # Tables are made of what is not computed alone.
     others = {n: decl for n, decl in signature.predicates.items() if n not in made}
@@ -207,6 +213,7 @@ def _check_names(config: Config, signature: Signature) -> None:
         ("predicate", [("predicates", n) for n in config.predicates], signature.predicates),
         ("predicate", groups, signature.predicates),
         ("sort", [("inputs", n) for n in config.inputs], signature.sorts),
+        ("predicate", [("objective", n) for n in config.objective.evidence], signature.predicates),
     ):
         for path in paths:
             if path[-1] not in known:

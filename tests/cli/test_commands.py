@@ -39,7 +39,7 @@ OPTIONS = {
               "--semantics", "--threshold", "--resamples", "--seed", "--budget", "--json"],
     "inspect": ["--data", "--port", "--host", "--open", "--token", "--no-token", "--semantics",
                 "--p", "--threshold", "--horizon", "--budget", "--json"],
-    "predict": ["--data", "--horizon", "--output", "-o", "--predicate", "--json"],
+    "predict": ["--data", "--horizon", "--output", "-o", "--predicate", "--decide", "--json"],
     "monitor": ["--input", "--every", "--horizon", "--semantics", "--p", "--threshold",
                 "--crisp-only", "--history", "--json"],
     "report": ["--data", "--output", "-o", "--top", "--threshold", "--force", "--json"],
