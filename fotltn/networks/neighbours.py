@@ -51,6 +51,8 @@ def pooled(tables: Tables, relation: str, sort: str) -> Tensor:
         index = table.index[:, table.value >= 0.5].long()
     place = sorts.index(sort)
     other = sorts[1 - place]
+    if other in tables.inputs:  # which may be elsewhere
+        index = index.to(tables.inputs[other].values.device)
     trace, entity, neighbour, time = index[0], index[1 + place], index[2 - place], index[3]
     steady = table.shape[-1] == 1
     if other not in tables.inputs:

@@ -200,6 +200,7 @@ def _inputs(
         raise DataError(f"no fact mentions an entity of sort '{sort}', which networks are to see")
     encoders: list[Embeddings | FeatureInputs | Joined] = []
     mask = world.fixed.present.get(sort)
+    mask = None if mask is None else mask.cpu()  # all is made here, and moved together
     there = present(facts, sort) if mask is None else mask
     parts = [features[sort].values] if how.features and sort in features else []
     parts += [pooled(world.fixed, name, sort) for name in how.neighbours]

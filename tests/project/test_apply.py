@@ -284,3 +284,21 @@ def test_vectors_of_entities_travel_by_name_and_others_are_refused_or_the_mean(t
     assert torch.equal(vectors[0], old[names.index("s1")])
     assert torch.equal(vectors[1], old[names.index("s3")])
     assert torch.allclose(vectors[2], old.mean(0))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("encoder", ["", 'encoder = "gru"', 'encoder = "transformer"'])
+def test_a_gpu_gives_the_same(tmp_path, encoder):
+    seen = f'changes = [1]\nneighbours = ["At"]\n{encoder}'
+    models = []
+    for device in ("cpu", "cuda"):
+        folder = project(
+            tmp_path / device, ("changes = [1]", seen),
+            ("[training]", f'[machine]\ndevice = "{device}"\n\n[training]'),
+        )  # fmt: skip
+        models.append(fotltn.train(folder))
+    assert degrees(models[0]) == pytest.approx(degrees(models[1]), abs=1e-4)
+    new = write(tmp_path / "new", days(rows(), "d1", "d4"))
+    inside = degrees(models[1], "d1", "d4")
+    outside = degrees(models[1].apply(new))
+    assert {k: v for k, v in inside.items() if k in outside} == pytest.approx(outside, abs=1e-5)
