@@ -17,16 +17,13 @@ from fotltn.networks.parts import Batches
 from fotltn.project.config import (
     PRESETS,
     Config,
-    DataConfig,
     EncoderConfig,
     GroupConfig,
     InputConfig,
-    MeasureConfig,
     PredicateConfig,
-    SplitConfig,
-    WideConfig,
     read_config,
 )
+from fotltn.project.data_config import DataConfig, MeasureConfig, SplitConfig, WideConfig
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 NONE = object()

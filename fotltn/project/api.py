@@ -23,9 +23,9 @@ from fotltn.project.config import (
     InputConfig,
     PredicateConfig,
     config_of,
-    described,
     read_config,
 )
+from fotltn.project.data_config import described
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
 from fotltn.project.world import InMemory, PythonPredicate

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing
 from fotltn.files import ROOT, inside
-from fotltn.grounding.measures import Entity, Measure
-from fotltn.grounding.merge import Conflict
-from fotltn.grounding.wide import Wide
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
 from fotltn.learn.optimisers import OPTIMISERS
@@ -23,6 +20,7 @@ from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
 from fotltn.networks.sequences import Kind
+from fotltn.project.data_config import DataConfig, read_data
 from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
 
@@ -54,112 +52,6 @@ IN_PYTHON = ("module", "shared", "function")
 
 #: Encoders over time.
 ENCODERS = (*get_args(Kind), "module")
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureConfig:
-    """A predicate that is read off a column, as of `fotltn.grounding.measures.Measure`."""
-
-    column: str
-    at_least: float | None = None
-    at_most: float | None = None
-    zero: float | None = None
-    one: float | None = None
-    among: tuple[str, ...] | None = None
-    arguments: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no measure."""
-        self.measure()
-
-    def measure(self) -> Measure:
-        """The same with fixed entities told from columns."""
-        arguments = None if self.arguments is None else [argument(a) for a in self.arguments]
-        limits = (self.at_least, self.at_most, self.zero, self.one)
-        return Measure(self.column, *limits, self.among, arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class WideConfig:
-    """A wide table, as of `fotltn.grounding.wide.Wide`."""
-
-    file: str
-    sort: str
-    entity: str
-    time: str | None
-    trace: str | None
-    predicates: Mapping[str, str]
-    arguments: Mapping[str, tuple[str, ...]]
-    features: tuple[str, ...]
-    categories: Mapping[str, tuple[str, ...]]
-    presence: tuple[str, ...]
-    measures: Mapping[str, MeasureConfig]
-
-
-def described(wide: Wide, name: str) -> WideConfig:
-    """What a project's file would say of a wide table, under a name of its own."""
-
-    def text(value: str | Entity) -> str:
-        return f"={value.name}" if isinstance(value, Entity) else value
-
-    def texts(values: Sequence[str | Entity]) -> tuple[str, ...]:
-        return tuple(map(text, values))
-
-    measures = {
-        predicate: MeasureConfig(
-            m.column, m.at_least, m.at_most, m.zero, m.one,
-            None if m.among is None else tuple(m.among),
-            None if m.arguments is None else texts(m.arguments),
-        )
-        for predicate, m in wide.measures.items()
-    }  # fmt: skip
-    return WideConfig(
-        name, wide.sort, text(wide.entity), wide.time, wide.trace, dict(wide.predicates),
-        {column: texts(names) for column, names in wide.arguments.items()}, tuple(wide.features),
-        {column: tuple(words) for column, words in wide.categories.items()}, wide.present, measures,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SplitConfig:
-    """A table that says of every trace what it is for."""
-
-    file: str
-    trace: str
-    column: str
-    train: tuple[str, ...] = ("train",)
-    validation: tuple[str, ...] = ()
-    test: tuple[str, ...] = ("test",)
-
-    @property
-    def words(self) -> dict[str, tuple[str, ...]]:
-        """For each part, the words that stand for it."""
-        parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {part: words for part, words in parts.items() if words}
-
-
-@dataclass(frozen=True, slots=True)
-class DataConfig:
-    """Where facts are, and which of them are for learning and which for testing."""
-
-    folder: str | None = None
-    facts: tuple[str, ...] = ()
-    wide: tuple[WideConfig, ...] = ()
-    test: tuple[str, ...] = ()
-    split: SplitConfig | None = None
-    horizon: int | None = None
-    local: tuple[str, ...] = ()
-    on_conflict: Conflict = "error"
-    train: float = 1.0
-    by: Literal["facts", "entities", "traces"] = "facts"
-    sort: str | None = None
-    flip: float = 0.0
-    seed: int = 0
-
-
-def argument(text: str) -> str | Entity:
-    """A column, or, after `=`, a fixed entity."""
-    return Entity(text[1:]) if text.startswith("=") else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +245,7 @@ def config_of(root: Settings, folder: Path) -> Config:
         theory=theory.value("file", str),
         semantics=theory.value("semantics", str, "stable-product", SEMANTICS),
         p=theory.value("p", float | None, None, Range(1, infinite=True)),
-        data=_data(root.table("data")),
+        data=read_data(root.table("data")),
         inputs=root.by_name("inputs", _input),
         predicates=root.by_name("predicates", _predicate),
         groups=tuple(map(_group, root.tables("exclusive"))),
@@ -369,58 +261,6 @@ def config_of(root: Settings, folder: Path) -> Config:
     for table in (machine, theory, output, root):
         table.finish()
     return config
-
-
-def _data(table: Settings) -> DataConfig:
-    share = Range(0, 1)
-    data = table.record(
-        DataConfig, wide=_wide_tables, split=_split, horizon=Range(1), train=share, flip=share
-    )
-    if data.test and data.train != 1.0:
-        raise table.error(
-            "train", "test facts are in files of their own, so that all others are for training"
-        )
-    if data.test and data.split is not None:
-        raise table.error("test", "the split says which traces are for testing")
-    if data.sort is not None and data.by != "entities":
-        raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
-    return data
-
-
-def _split(data: Settings, key: str) -> SplitConfig:
-    table = data.table(key)
-    split = table.record(SplitConfig)
-    words = [word for of_part in split.words.values() for word in of_part]
-    if not split.train or len(set(words)) < len(words):
-        raise table.error("train", "training needs words, and no word stands for two parts")
-    return split
-
-
-def _wide_tables(data: Settings, key: str) -> tuple[WideConfig, ...]:
-    return tuple(
-        table.record(WideConfig, predicates=_columns, measures=_measures)
-        for table in data.tables(key)
-    )
-
-
-def _measures(wide: Settings, key: str) -> dict[str, MeasureConfig]:
-    limit = Range(-1e300)
-    return wide.by_name(
-        key,
-        lambda table, name: table.table(name).record(
-            MeasureConfig, at_least=limit, at_most=limit, zero=limit, one=limit
-        ),
-    )
-
-
-def _columns(table: Settings, key: str) -> dict[str, str]:
-    """Predicates by column: a list stands for columns with the names of predicates."""
-    value = table.take(key, {})
-    if isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return {v: v for v in value}
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise table.error(key, 'expected a list of columns, or column = "Predicate"')
-    return value
 
 
 def _input(inputs: Settings, sort: str) -> InputConfig:

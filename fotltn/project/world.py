@@ -24,7 +24,8 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.logic.signature import Signature
 from fotltn.networks.grounding import Grounding, table_shape
-from fotltn.project.config import Config, WideConfig, argument
+from fotltn.project.config import Config
+from fotltn.project.data_config import WideConfig, argument
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f

@@ -9,12 +9,12 @@ from fotltn.learn.schedule import Schedule
 from fotltn.networks.parts import Batches
 from fotltn.project.build import build
 from fotltn.project.config import (
-    DataConfig,
     GroupConfig,
     InputConfig,
     PredicateConfig,
     read_config,
 )
+from fotltn.project.data_config import DataConfig
 from fotltn.project.written import show_config
 from tests.project.common import TOML, changed, config, project
 

@@ -11,11 +11,10 @@ from fotltn.grounding.measures import Entity, Measure
 from fotltn.project.build import build
 from fotltn.project.config import (
     Config,
-    MeasureConfig,
-    SplitConfig,
     config_of,
     read_config,
 )
+from fotltn.project.data_config import MeasureConfig, SplitConfig
 from fotltn.project.toml import parse_toml
 from fotltn.project.train import train
 from fotltn.project.world import read_world

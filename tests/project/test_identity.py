@@ -23,11 +23,10 @@ from fotltn.project.config import (
     WITHOUT_EFFECT,
     Config,
     EncoderConfig,
-    MeasureConfig,
-    SplitConfig,
     lasting,
     read_config,
 )
+from fotltn.project.data_config import MeasureConfig, SplitConfig
 from fotltn.project.train import train
 from tests.project.common import changed, config, project, same
 

@@ -1,0 +1,174 @@
+"""What a project's TOML file says of its data: `[data]` and the tables below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fotltn.grounding.measures import Entity, Measure
+from fotltn.grounding.merge import Conflict
+from fotltn.grounding.wide import Wide
+from fotltn.project.toml import Range, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureConfig:
+    """A predicate that is read off a column, as of `fotltn.grounding.measures.Measure`."""
+
+    column: str
+    at_least: float | None = None
+    at_most: float | None = None
+    zero: float | None = None
+    one: float | None = None
+    among: tuple[str, ...] | None = None
+    arguments: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no measure."""
+        self.measure()
+
+    def measure(self) -> Measure:
+        """The same with fixed entities told from columns."""
+        arguments = None if self.arguments is None else [argument(a) for a in self.arguments]
+        limits = (self.at_least, self.at_most, self.zero, self.one)
+        return Measure(self.column, *limits, self.among, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class WideConfig:
+    """A wide table, as of `fotltn.grounding.wide.Wide`."""
+
+    file: str
+    sort: str
+    entity: str
+    time: str | None
+    trace: str | None
+    predicates: Mapping[str, str]
+    arguments: Mapping[str, tuple[str, ...]]
+    features: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]
+    presence: tuple[str, ...]
+    measures: Mapping[str, MeasureConfig]
+
+
+def described(wide: Wide, name: str) -> WideConfig:
+    """What a project's file would say of a wide table, under a name of its own."""
+
+    def text(value: str | Entity) -> str:
+        return f"={value.name}" if isinstance(value, Entity) else value
+
+    def texts(values: Sequence[str | Entity]) -> tuple[str, ...]:
+        return tuple(map(text, values))
+
+    measures = {
+        predicate: MeasureConfig(
+            m.column, m.at_least, m.at_most, m.zero, m.one,
+            None if m.among is None else tuple(m.among),
+            None if m.arguments is None else texts(m.arguments),
+        )
+        for predicate, m in wide.measures.items()
+    }  # fmt: skip
+    return WideConfig(
+        name, wide.sort, text(wide.entity), wide.time, wide.trace, dict(wide.predicates),
+        {column: texts(names) for column, names in wide.arguments.items()}, tuple(wide.features),
+        {column: tuple(words) for column, words in wide.categories.items()}, wide.present, measures,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SplitConfig:
+    """A table that says of every trace what it is for."""
+
+    file: str
+    trace: str
+    column: str
+    train: tuple[str, ...] = ("train",)
+    validation: tuple[str, ...] = ()
+    test: tuple[str, ...] = ("test",)
+
+    @property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """For each part, the words that stand for it."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {part: words for part, words in parts.items() if words}
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """Where facts are, and which of them are for learning and which for testing."""
+
+    folder: str | None = None
+    facts: tuple[str, ...] = ()
+    wide: tuple[WideConfig, ...] = ()
+    test: tuple[str, ...] = ()
+    split: SplitConfig | None = None
+    horizon: int | None = None
+    local: tuple[str, ...] = ()
+    on_conflict: Conflict = "error"
+    train: float = 1.0
+    by: Literal["facts", "entities", "traces"] = "facts"
+    sort: str | None = None
+    flip: float = 0.0
+    seed: int = 0
+
+
+def argument(text: str) -> str | Entity:
+    """A column, or, after `=`, a fixed entity."""
+    return Entity(text[1:]) if text.startswith("=") else text
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read_data(table: Settings) -> DataConfig:
+    """What `[data]` says."""
+    share = Range(0, 1)
+    data = table.record(
+        DataConfig, wide=_wide_tables, split=_split, horizon=Range(1), train=share, flip=share
+    )
+    if data.test and data.train != 1.0:
+        raise table.error(
+            "train", "test facts are in files of their own, so that all others are for training"
+        )
+    if data.test and data.split is not None:
+        raise table.error("test", "the split says which traces are for testing")
+    if data.sort is not None and data.by != "entities":
+        raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
+    return data
+
+
+def _split(data: Settings, key: str) -> SplitConfig:
+    table = data.table(key)
+    split = table.record(SplitConfig)
+    words = [word for of_part in split.words.values() for word in of_part]
+    if not split.train or len(set(words)) < len(words):
+        raise table.error("train", "training needs words, and no word stands for two parts")
+    return split
+
+
+def _wide_tables(data: Settings, key: str) -> tuple[WideConfig, ...]:
+    return tuple(
+        table.record(WideConfig, predicates=_columns, measures=_measures)
+        for table in data.tables(key)
+    )
+
+
+def _measures(wide: Settings, key: str) -> dict[str, MeasureConfig]:
+    limit = Range(-1e300)
+    return wide.by_name(
+        key,
+        lambda table, name: table.table(name).record(
+            MeasureConfig, at_least=limit, at_most=limit, zero=limit, one=limit
+        ),
+    )
+
+
+def _columns(table: Settings, key: str) -> dict[str, str]:
+    """Predicates by column: a list stands for columns with the names of predicates."""
+    value = table.take(key, {})
+    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return {v: v for v in value}
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise table.error(key, 'expected a list of columns, or column = "Predicate"')
+    return value
