@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fotltn.errors import DataError, DataWarning, did_you_mean, name_hint
+from fotltn.grounding.clock import clock_of
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.frames import Source
 from fotltn.grounding.merge import Conflict
@@ -30,6 +32,9 @@ def read(
     local: Sequence[str] = (),
     presence: Sequence[str] | str = (),
     on_conflict: Conflict = "error",
+    step: str | float | None = None,
+    origin: str | float | date | None = None,
+    timezone: str | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tables:
     r"""Read facts: what a theory is evaluated on, or learned from.
@@ -47,6 +52,12 @@ def read(
         presence: a predicate of one entity, or several, that say where it is present.
         on_conflict: what becomes of facts that contradict each other: "error", "mean", "first",
             "last" or "majority".
+        step: how long a step is, where times are time stamps or dates: a number with a unit (s,
+            min, h, d, w), as "15min"; or a number, where times are other numbers. Without it,
+            times are whole numbers from 0.
+        origin: when the first step begins; without it, at the earliest time of the data, cut off
+            to the unit of the step.
+        timezone: of times that name no zone, as "Europe/Berlin".
         dtype: the precision of degrees.
 
     Raises:
@@ -62,7 +73,7 @@ def read(
     listed = [wide] if isinstance(wide, Wide) else list(wide)
     facts, features = read_wide(
         listed, signature, facts=sources, horizon=horizon, local=local, on_conflict=on_conflict,
-        dtype=dtype,
+        clock=clock_of(step, origin, timezone), dtype=dtype,
     )  # fmt: skip
     present = dict(facts.present)
     for name in [presence] if isinstance(presence, str) else presence:

@@ -38,6 +38,7 @@ def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa
     Args:
         tables: the tables.
         predicates: which of them; without, all. Where there are several traces, rows name theirs.
+            Where it is known when time points are, a column `timestamp` says so.
 
     Raises:
         DataError: a predicate is unknown, or is declared static but changes over time.
@@ -93,6 +94,12 @@ def _rows(decl: PredicateDecl, tables: Tables, traces: pa.Array | None, width: i
             column = pa.nulls(len(trace), pa.string())
         columns[f"arg{place + 1}"] = column
     columns["time"] = pa.nulls(len(trace), pa.int64()) if time is None else pa.array(time)
+    clock = tables.names.clock
+    if clock is not None and time is None:
+        columns["timestamp"] = pa.nulls(len(trace), pa.string())
+    elif clock is not None:
+        stamps = pa.array([clock.text(point) for point in range(tables.horizon)], pa.string())
+        columns["timestamp"] = stamps.take(columns["time"])
     if traces is not None:
         columns["trace"] = traces.take(pa.array(trace))
     columns["truth"] = pa.array(value)

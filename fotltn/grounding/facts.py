@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
+import pyarrow as pa
+
 from fotltn.errors import DataError, Diagnostic, name_hint
+from fotltn.grounding.clock import Clock, on_clock
 from fotltn.grounding.collect import Collector, SymbolKind
 from fotltn.grounding.collect import Rows as Rows
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long
 from fotltn.grounding.merge import Conflict, Tally, lengths, localise, spread, unique
+from fotltn.grounding.read import TablePlace
 from fotltn.logic.signature import Signature
 from fotltn.semantics.tables import Names
 
@@ -28,6 +32,7 @@ class Facts:
         warnings: what was odd, but no error.
         local: for each sort whose entities are numbered within a trace, their names by trace.
         present: for a sort whose entities come and go, the predicates that say where they are.
+        clock: what time points are, with the origin, if tables have time stamps.
     """
 
     traces: tuple[str, ...]
@@ -37,11 +42,12 @@ class Facts:
     warnings: tuple[Diagnostic, ...] = ()
     local: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     present: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    clock: Clock | None = None
 
     @property
     def names(self) -> Names:
         """The names of traces and entities."""
-        return Names(self.traces, self.entities, self.local)
+        return Names(self.traces, self.entities, self.local, self.clock)
 
     def sizes(self) -> dict[str, int]:
         """The number of entities of each sort; of a local one, the most that a trace has."""
@@ -59,6 +65,7 @@ def read_facts(
     horizon: int | None = None,
     local: Sequence[str] = (),
     on_conflict: Conflict = "error",
+    clock: Clock | None = None,
 ) -> Facts:
     """Read facts of a signature from CSV or Parquet files, or data frames.
 
@@ -79,14 +86,19 @@ def read_facts(
             several, and they have no constants.
         on_conflict: what becomes of facts that contradict each other: "error", "mean", "first",
             "last" or "majority".
+        clock: what times are; without it, whole numbers from 0.
 
     Raises:
         DataError: with the file, row, value and expectation of every bad row (20 at most).
     """
     collector = Collector(signature)
-    for place, table in read_sources(sources):
+    tables: Iterable[tuple[TablePlace, pa.Table]] = read_sources(sources)
+    if clock is not None:
+        clock, tables = on_clock(collector, clock, [(*one, "time") for one in tables])
+    for place, table in tables:
         collect_long(collector, place, table)
-    return assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)[0]
+    facts, _ = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
+    return replace(facts, clock=clock)
 
 
 def assemble(

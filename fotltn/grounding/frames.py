@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from fotltn.errors import DataError
@@ -75,6 +76,8 @@ def _from_columns(columns: Mapping[Any, Any], name: str) -> pa.Table:
 def _column(column: Any, cells: Any, name: str) -> pa.Array:
     if not isinstance(column, str):
         raise DataError(f"cannot read {name}: the name of a column is text, not {column!r}")
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":  # whose list may be of numbers
+        return pa.array(cells)
     if hasattr(cells, "tolist"):
         cells = cells.tolist()
     if not isinstance(cells, Sequence) or isinstance(cells, str | bytes):

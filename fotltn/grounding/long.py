@@ -16,17 +16,23 @@ import pyarrow.compute as pc
 
 from fotltn.errors import did_you_mean, listing, name_hint
 from fotltn.grounding.cells import A_TIME, Codes, Floats, Ints, encode, numbers, times, where
+from fotltn.grounding.clock import complain_of_stamps, time_hint
 from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.core import REAL
 
 _COLUMNS = ("predicate", "time", "truth", "trace", "value")
+_UNREAD = ("timestamp",)  # which predictions have beside the time
 
 
 def collect_long(collector: Collector, place: TablePlace, raw: pa.Table) -> None:
     """Collect the facts of a long table."""
     collector.begin(place)
-    table = as_text(place, raw)
+    before = collector.count
+    complain_of_stamps(collector, place, raw, "time")
+    if collector.count > before:
+        return
+    table = as_text(place, raw.drop_columns([n for n in _UNREAD if n in raw.column_names]))
     arguments = _argument_columns(collector, place, table)
     if arguments is None:
         return
@@ -191,7 +197,8 @@ class _SymbolReader:
             what = "has no time" if cell is None else f"has the time '{cell}'"
             return f"'{name}' {what}; expected {A_TIME}"
 
-        self.complain(np.flatnonzero(wrong), message)
+        for i in map(int, np.flatnonzero(wrong)):
+            self.complain([i], message, time_hint(column[i].as_py()))
         return points
 
     def values(self) -> Floats:

@@ -12,6 +12,7 @@ import torch
 
 from fotltn.errors import listing, name_hint
 from fotltn.grounding.cells import A_TIME, Floats, Ints, by_word, numbers, times, where
+from fotltn.grounding.clock import Clock, complain_of_stamps, on_clock, time_hint
 from fotltn.grounding.collect import Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.features import Features, features
@@ -79,6 +80,7 @@ def read_wide(
     horizon: int | None = None,
     local: Sequence[str] = (),
     on_conflict: Conflict = "error",
+    clock: Clock | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Facts, dict[str, Features]]:
     """Read wide tables, and long ones with them, as one set of facts, and features by sort.
@@ -95,6 +97,7 @@ def read_wide(
         local: sorts whose entities are numbered within each trace, as in `read_facts`.
         on_conflict: what becomes of rows that contradict each other, in facts and in features, as
             in `read_facts`.
+        clock: what times are, as in `read_facts`.
         dtype: of the features.
 
     Raises:
@@ -103,7 +106,12 @@ def read_wide(
     """
     listed, long = list(tables), list(facts)
     collector = Collector(signature)
+    sources: Iterable[tuple[TablePlace, pa.Table]]
     sources = read_sources([*long, *(wide.source for wide in listed)])
+    if clock is not None:
+        columns = [*("time" for _ in long), *(wide.time for wide in listed)]
+        timed = [(*one, column) for one, column in zip(sources, columns, strict=True)]
+        clock, sources = on_clock(collector, clock, timed)
     for number, (place, table) in enumerate(sources):
         if number < len(long):
             collect_long(collector, place, table)
@@ -116,7 +124,7 @@ def read_wide(
         names = (*present.get(wide.sort, ()), *(moving or wide.present))
         if names:
             present[wide.sort] = tuple(dict.fromkeys(names))
-    assembled = replace(assembled, present=present)
+    assembled = replace(assembled, present=present, clock=clock)
     return assembled, features(rows, collector.symbols, assembled, dtype)
 
 
@@ -124,6 +132,7 @@ def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Ta
     """Collect the facts and features of a wide table."""
     collector.begin(place)
     before = collector.count
+    complain_of_stamps(collector, place, raw, wide.time)
     reader = _WideReader(collector, _without_missing(wide, raw.column_names), place)
     reader.check(raw.column_names)
     if collector.count == before:
@@ -290,7 +299,8 @@ class _WideReader:
             for row in np.flatnonzero(wrong & good):
                 cell = column[int(row)].as_py()
                 what = "empty" if cell is None else f"'{cell}' is no time"
-                self.complain(wide.time, int(row), f"{what}; expected {A_TIME}")
+                message = f"{what}; expected {A_TIME}"
+                self.complain(wide.time, int(row), message, time_hint(cell))
             good &= ~wrong
         return np.flatnonzero(good)
 

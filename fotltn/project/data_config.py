@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal
 
+from fotltn.errors import shown
+from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Wide
@@ -105,12 +108,24 @@ class DataConfig:
     split: SplitConfig | None = None
     horizon: int | None = None
     local: tuple[str, ...] = ()
+    step: str | None = None
+    origin: str | None = None
+    timezone: str | None = None
     on_conflict: Conflict = "error"
     train: float = 1.0
     by: Literal["facts", "entities", "traces"] = "facts"
     sort: str | None = None
     flip: float = 0.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no clock."""
+        clock_of(self.step, self.origin, self.timezone)
+
+    @property
+    def clock(self) -> Clock | None:
+        """What times of tables are, where they are not numbers of steps."""
+        return clock_of(self.step, self.origin, self.timezone)
 
 
 def argument(text: str) -> str | Entity:
@@ -125,7 +140,14 @@ def read_data(table: Settings) -> DataConfig:
     """What `[data]` says."""
     share = Range(0, 1)
     data = table.record(
-        DataConfig, wide=_wide_tables, split=_split, horizon=Range(1), train=share, flip=share
+        DataConfig,
+        wide=_wide_tables,
+        split=_split,
+        horizon=Range(1),
+        train=share,
+        flip=share,
+        step=_as_text,
+        origin=_as_text,
     )
     if data.test and data.train != 1.0:
         raise table.error(
@@ -136,6 +158,14 @@ def read_data(table: Settings) -> DataConfig:
     if data.sort is not None and data.by != "entities":
         raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
     return data
+
+
+def _as_text(table: Settings, key: str) -> str:
+    """Text, or a number, or a time of TOML, as text."""
+    value = table.take(key)
+    if isinstance(value, bool) or not isinstance(value, str | int | float | date):
+        raise table.error(key, f"expected text in quotes, or a number, not {shown(value)}")
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _split(data: Settings, key: str) -> SplitConfig:

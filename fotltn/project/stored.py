@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fotltn.errors import shown
+from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import MAX_CELLS
 from fotltn.grounding.facts import Facts
 from fotltn.grounding.features import Features
@@ -69,6 +70,8 @@ def pack_world(world: World) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "features": {s: list(f.names) for s, f in world.fixed.inputs.items()},
         "test": world.test is not None,
     }
+    if world.facts.clock is not None:
+        domain["origin"] = world.facts.clock.origin
     return tensors, domain
 
 
@@ -114,7 +117,7 @@ def unpack_world(
         type(domain.get("layout")) is int and domain["layout"] == LAYOUT,
         f"it has the layout {shown(domain.get('layout'))}; this fotltn reads {LAYOUT}",
     )
-    facts = _facts(domain, theory.signature)
+    facts = replace(_facts(domain, theory.signature), clock=_clock(domain, config))
     stored = _Stored(tensors, domain, facts, theory.signature, getattr(torch, config.dtype))
     device = device_of(config)
     kinds = ("stated", "train", *(["test"] if _typed(domain, "test", bool) else []))
@@ -194,6 +197,13 @@ def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:
         tuple(lengths),
         local={s: tuple(_names(t, f"the entities of '{s}'") for t in n) for s, n in local.items()},
     )
+
+
+def _clock(domain: Mapping[str, Any], config: Config) -> Clock | None:
+    """What time points are; the origin may have been that of the data."""
+    if config.data.clock is None:
+        return None
+    return replace(config.data.clock, origin=_typed(domain, "origin", str))
 
 
 class _Stored:

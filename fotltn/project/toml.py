@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -299,7 +300,7 @@ def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
             }
         case list() | tuple():
             return [_as_in_toml(inner, path) for inner in value]
-        case bool() | str() | int() | float():
+        case bool() | str() | int() | float() | date():
             return value
     kind = type(value).__name__
     raise DataError(f"{'.'.join(path)}: a value of type '{kind}' cannot be written as TOML")

@@ -116,7 +116,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     tested = [*map(table, data.test)]
     facts, features = read_wide(
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
-        on_conflict=data.on_conflict, dtype=dtype,
+        on_conflict=data.on_conflict, clock=data.clock, dtype=dtype,
     )  # fmt: skip
     every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
     told = {n: unsure(every.truth[n]) for n in config.objective.evidence if n in every.truth}
@@ -244,7 +244,7 @@ def _by_files(
     def keys(sources: list[Source], wide: list[Wide]) -> dict[str, set[tuple[object, ...]]]:
         alone, _ = read_wide(
             wide, signature, facts=sources, horizon=data.horizon, local=data.local,
-            on_conflict=data.on_conflict,
+            on_conflict=data.on_conflict, clock=facts.clock,
         )  # fmt: skip
         index = labels(alone, signature, [n for n in every.index if n in alone.rows]).index
         return {n: set(_named(cells, every.sorts[n], alone)) for n, cells in index.items()}
@@ -341,7 +341,7 @@ def read_labels(
         DataError: a file cannot be read, or a fact is about what the model does not know.
     """
     signature, known = world.theory.signature, world.facts
-    facts = read_facts(sources, signature, local=tuple(known.local))
+    facts = read_facts(sources, signature, local=tuple(known.local), clock=known.clock)
     chosen = [n for n in predicates if n in facts.rows]
     warnings = list(facts.warnings)
     if others := [n for n in facts.rows if n not in chosen]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar, assert_never
+from typing import Any, NamedTuple, Protocol, TypeVar, assert_never
 
 import torch
 from torch import Tensor
@@ -19,6 +19,13 @@ from fotltn.tree import fold
 T = TypeVar("T")
 
 
+class TimeNames(Protocol):
+    """Says when time points are."""
+
+    def text(self, number: int) -> str:
+        """When a time point is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The names of traces and entities; whatever has none is numbered.
@@ -27,11 +34,13 @@ class Names:
         traces: by their numbers.
         entities: for each sort that all traces share, by their numbers.
         local: for each sort whose entities are numbered within a trace, by trace.
+        clock: says when time points are, if that is known.
     """
 
     traces: tuple[str, ...] = ()
     entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     local: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    clock: TimeNames | None = None
 
     def entity(self, sort: str, trace: int, number: int) -> str | None:
         """The name of an entity, or None where its trace has no entity of that number."""

@@ -19,6 +19,7 @@ from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Training
 from fotltn.networks.parts import Batches
 from fotltn.project import config as config_module
+from fotltn.project import data_config as data_config_module
 from fotltn.project.config import (
     WITHOUT_EFFECT,
     Config,
@@ -98,8 +99,9 @@ def test_no_kind_of_setting_is_left_out_of_the_test():
     met = {type(value) for value in every(full())}
     declared = {
         kind
-        for _, kind in inspect.getmembers(config_module, is_dataclass)
-        if kind.__module__ == config_module.__name__
+        for module in (config_module, data_config_module)
+        for _, kind in inspect.getmembers(module, is_dataclass)
+        if kind.__module__ == module.__name__
     }
     assert declared | {Training, Objective, Batches, Schedule} <= met
 

@@ -1,0 +1,140 @@
+"""Tables as they come, from training to a saved model and to new data."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import fotltn
+from fotltn.errors import DataError
+from fotltn.project.config import config_of, show_config
+from fotltn.project.stored import pack_world, unpack_world
+from fotltn.project.toml import parse_toml
+
+THEORY = """
+sort sensor
+predicate Alarm(sensor), Here(sensor)
+axiom A: forall x. G(Alarm(x) -> Here(x))
+"""
+
+
+def table(**columns: list[Any]) -> fotltn.Wide:
+    features = [c for c in columns if c not in ("who", "at", "alarm")]
+    return fotltn.Wide(
+        columns, "sensor", "who", time="at", predicates={"alarm": "Alarm"}, features=features,
+        presence="Here",
+    )  # fmt: skip
+
+
+def trained(wide: fotltn.Wide, **data: Any) -> fotltn.Model:
+    return fotltn.train(
+        THEORY, wide=wide, learn=["Alarm"], data=data, training={"epochs": 3},
+        predicates={"Alarm": {"hidden": [4]}},
+    )  # fmt: skip
+
+
+def stamps(model: fotltn.Model) -> list[str]:
+    texts: list[str] = model.predictions().column("timestamp").to_pylist()
+    return texts
+
+
+# --- times ------------------------------------------------------------------------------------
+
+
+HOURS = table(
+    who=["a", "a", "b"],
+    at=["2013-03-10T00:20", "2013-03-10T03:10", "2013-03-10T01:00"],
+    alarm=[1, 0, 1],
+    bar=[1.0, 2.0, 4.0],
+)
+LATER = {"who": ["c", "c"], "at": ["2014-01-01T07:00", "2014-01-01T09:59"], "bar": [1.0, 2.0]}
+
+
+def test_times_of_a_model_are_shown_and_stored(tmp_path):
+    model = trained(HOURS, step="1h", timezone="America/New_York")
+    wanted = ["2013-03-10T00:00-05:00", "2013-03-10T03:00-04:00", "2013-03-10T01:00-05:00"]
+    assert stamps(model) == wanted
+    assert model.predictions().column("time").to_pylist() == [0, 2, 1]
+    model.save(tmp_path / "model")
+    again = fotltn.load_model(tmp_path / "model")
+    assert stamps(again) == wanted
+    assert (again.config.data.step, again.config.data.origin) == ("1h", None)
+    assert again.facts.clock == model.facts.clock
+
+
+def test_new_data_have_the_step_and_an_origin_of_their_own(tmp_path):
+    trained(HOURS, step="1h").save(tmp_path / "model")
+    new = fotltn.load_model(tmp_path / "model").apply(LATER)
+    assert stamps(new) == ["2014-01-01T07:00", "2014-01-01T09:00"]
+    assert new.predictions().column("time").to_pylist() == [0, 2]
+    new.save(tmp_path / "new")
+    assert stamps(fotltn.load_model(tmp_path / "new")) == stamps(new)
+
+
+def test_an_origin_that_is_set_holds_for_new_data(tmp_path):
+    trained(HOURS, step="1h", origin="2013-03-10").save(tmp_path / "model")
+    model = fotltn.load_model(tmp_path / "model")
+    assert model.apply(LATER).facts.lengths == (297 * 24 + 10,)
+    early = LATER | {"at": ["2012-01-01T07:00", "2012-01-01T09:59"]}
+    with pytest.raises(
+        DataError, match=r"row 1 of the data frame, column 'at': .* before the origin"
+    ):
+        model.apply(early)
+
+
+def test_facts_to_score_have_the_times_of_the_model():
+    model = trained(HOURS, step="1h")
+    facts = {"predicate": ["Alarm"], "arg1": ["a"], "time": ["2013-03-10T03:50"], "truth": [0]}
+    report = model.metrics([facts])
+    assert report is not None
+    predicted = model.predictions().to_pylist()
+    assert [row["timestamp"] for row in predicted if row["time"] == 3] == ["2013-03-10T03:00"]
+    with pytest.raises(DataError, match="beyond the end"):
+        model.metrics([facts | {"time": ["2013-03-10T05:00"]}])
+
+
+def test_predictions_are_read_as_facts():
+    predictions = trained(HOURS, step="1h").predictions()
+    data = fotltn.read(fotltn.parse(THEORY), predictions)
+    assert data.predicate("Alarm").shape == (1, 2, 4)
+
+
+def test_a_damaged_origin_is_refused():
+    model = trained(HOURS, step="1h")
+    tensors, domain = pack_world(model.world)
+    for origin in (None, 7, "noon"):
+        with pytest.raises((ValueError, DataError)):
+            unpack_world(tensors, domain | {"origin": origin}, model.world.source, model.config)
+
+
+def test_the_settings_of_times():
+    def read(data: str) -> Any:
+        text = f'[theory]\nfile = "t.fot"\n[data]\nfacts = ["f.csv"]\n{data}'
+        return config_of(parse_toml(text, "project.toml"), Path())
+
+    for origin in (
+        '"2013-01-01"',
+        "2013-01-01",
+        "2013-01-01T00:00:00",
+        "2013-01-01T05:00:00+05:00",
+    ):
+        config = read(f'step = "15min"\norigin = {origin}\n')
+        again = config_of(parse_toml(show_config(config), "again"), Path())
+        assert again == config
+        assert config.data.clock.numbered(config.data.clock.read(_cells("2013-01-01T01:00"))) in (
+            4,
+            [4],
+        )
+    assert read("step = 0.5").data.step == "0.5"
+    for data, message in (
+        ("step = true", "data.step: expected text in quotes, or a number, not true"),
+        ('step = "1x"', "data: '1x' is no step"),
+        ('origin = "2013-01-01"', "data: there is a key 'origin', but no step"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read(data)
+
+
+def _cells(text: str) -> Any:
+    return pa.chunked_array([[text]])
