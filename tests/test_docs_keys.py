@@ -66,7 +66,13 @@ def expected() -> dict[str, dict[str, Any]]:
         "[theory]": {"file": NONE, "semantics": "stable-product", "p": NONE},
         "[data]": fields(DataConfig, wide=NONE),
         "[[data.wide]]": fields(
-            WideConfig, predicates={}, arguments={}, features=[], categories={}, presence=[]
+            WideConfig,
+            predicates={},
+            arguments={},
+            features=[],
+            categories={},
+            missing={},
+            presence=[],
         ),
         "[data.wide.measures]": fields(MeasureConfig),
         "[data.split]": fields(SplitConfig),

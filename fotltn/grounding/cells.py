@@ -100,6 +100,19 @@ def _numbers(column: pa.ChunkedArray, words: bool) -> Floats:
     return values
 
 
+def gaps(column: pa.ChunkedArray) -> Bools:
+    """Which cells of a column of numbers hold nothing: those that are missing, and NaN."""
+
+    def empty(cells: pa.ChunkedArray) -> Bools:
+        none: Bools = pc.is_null(cells, nan_is_null=True).to_numpy().copy()
+        if pa.types.is_string(cells.type):
+            named = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(cells)), "nan")
+            none |= pc.fill_null(named, False).to_numpy()
+        return none
+
+    return by_word(column, empty, True)
+
+
 def times(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     """Cells as points in time, and which of them are none."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,10 @@ from fotltn.logic.signature import Signature
 EVERY = -1
 
 _SHOWN_ERRORS = 20
+
+#: What a feature is where it has no value: an error, the mean of what training has, 0, or what it
+#: was last.
+Missing = Literal["error", "mean", "zero", "last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Symbol:
         static: whether rows have no time.
         result: of a function, a sort.
         categories: of a text feature, whose value is one of their numbers.
+        missing: what a feature is where it has no value.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Symbol:
     static: bool
     result: str = REAL
     categories: tuple[str, ...] | None = None
+    missing: Missing = "error"
 
     @property
     def numeric(self) -> bool:

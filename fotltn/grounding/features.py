@@ -20,9 +20,11 @@ class Features:
     """Numbers that describe the entities of a sort.
 
     Args:
-        names: of the features; a category of a text column is "column=category".
+        names: of the features; a category of a text column is "column=category", and where a
+            column has no value "column missing" is 1.
         values: with axes (trace, entity, time, feature); the time axis has size 1 if all are
             static. 0 where nothing is given: for an absent entity, and after the end of a trace.
+            NaN where networks are to see the mean, as a value is missing.
     """
 
     names: tuple[str, ...]
@@ -39,6 +41,7 @@ def features(
 
     A feature needs a value at each time of each trace, wherever the entity is there: that is
     everywhere, unless the sort is local to traces or has predicates that say where it is present.
+    Where it has none, it is what its symbol says of missing values.
 
     Args:
         rows: of each feature, by key.
@@ -57,6 +60,7 @@ def features(
         horizon = 1 if all(symbols[key].static for key in keys) else max(facts.lengths)
         words = [symbols[key].categories for key in keys]
         width = sum(1 if w is None else len(w) for w in words)
+        width += sum(symbols[key].missing != "error" for key in keys)
         shape = (len(facts.traces), facts.sizes()[sort], horizon, width)
         check_cells(f"the features of '{sort}'", shape)
         there = present(facts, sort)
@@ -64,7 +68,7 @@ def features(
         columns = []
         for key in keys:
             symbol = symbols[key]
-            table = _column(rows[key], symbol, facts, there)
+            table, gap = _column(rows[key], symbol, facts, there)
             if symbol.categories is None:
                 names.append(symbol.name)
                 column = table.nan_to_num(nan=0.0).unsqueeze(-1)
@@ -72,16 +76,28 @@ def features(
                 names += [f"{symbol.name}={word}" for word in symbol.categories]
                 numbers = torch.arange(len(symbol.categories))
                 column = (table.unsqueeze(-1) == numbers).to(table.dtype)
+            if symbol.missing != "error":
+                names.append(f"{symbol.name} missing")
+                if symbol.missing != "zero":
+                    unknown = gap & table.isnan()
+                    column = column.masked_fill(unknown.unsqueeze(-1), math.nan)
+                column = torch.cat([column, gap.unsqueeze(-1).to(column.dtype)], dim=-1)
             columns.append(column.expand(*shape[:3], -1))
         by_sort[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype))
     return by_sort
 
 
-def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> Tensor:
-    """One feature with axes (trace, entity, time or 1); NaN where it has no value."""
+def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> tuple[Tensor, Tensor]:
+    """One feature with axes (trace, entity, time or 1), and where it is missing.
+
+    It is NaN where it has no value.
+    """
     needed = there.any(dim=-1, keepdim=True) if symbol.static else there
     table = fill(rows, tuple(needed.shape), math.nan, torch.float64)
-    missing = (needed & table.isnan()).nonzero()
+    gap = needed & table.isnan()
+    missing = gap.nonzero() if symbol.missing == "error" else gap[:0].nonzero()
+    if symbol.missing == "last":
+        table = torch.where(gap, _last(table), table)
     if len(missing):
         trace, entity, time = missing[0].tolist()
         when = "" if symbol.static else f" at time {time}"
@@ -91,7 +107,15 @@ def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> Tensor:
         raise DataError(
             Diagnostic(
                 f"the feature '{symbol.name}' has no value for '{name}'{when}{where}{more}",
-                hint="add rows, or name a presence predicate, which is true where there is a row",
+                hint="add rows, or name a presence predicate, which is true where there is a row; "
+                'or say what it is then: missing = "mean", "zero" or "last"',
             )
         )
-    return table
+    return table, gap
+
+
+def _last(table: Tensor) -> Tensor:
+    """For each time the last value up to then; NaN where there is none."""
+    time = torch.arange(table.shape[-1]).expand(table.shape)
+    last = torch.where(table.isnan(), -1, time).cummax(-1).values
+    return table.gather(-1, last.clamp(min=0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,9 @@ import pyarrow.compute as pc
 import torch
 
 from fotltn.errors import listing, name_hint
-from fotltn.grounding.cells import A_TIME, Floats, Ints, by_word, numbers, times, where
+from fotltn.grounding.cells import A_TIME, Floats, Ints, by_word, gaps, numbers, times, where
 from fotltn.grounding.clock import Clock, complain_of_stamps, on_clock, time_hint
-from fotltn.grounding.collect import Collector, Rows, SourceRows, Symbol, SymbolKind
+from fotltn.grounding.collect import Collector, Missing, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
 from fotltn.grounding.features import Features, features
 from fotltn.grounding.frames import Source, read_sources
@@ -23,6 +24,8 @@ from fotltn.grounding.measures import Measure as Measure
 from fotltn.grounding.merge import Conflict, distinct
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.signature import Signature
+
+_SAY_MISSING = 'say what it is then: missing = "mean", "zero" or "last"'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +43,17 @@ class Wide:
             function, its result). An empty cell states nothing.
         arguments: for a column among `predicates`, the columns of the arguments, or fixed
             entities. Without it, the entity of the row is the only argument.
-        features: columns with numbers, or true and false, none empty.
+        features: columns with numbers, or true and false.
         categories: for a column with text among `features`, all that it may hold. Each category
             is a feature of its own, 1 where the cell holds it.
         presence: a predicate of one entity that is true where there is a row; or several, such
             as one that changes over time and a static one.
         measures: predicates whose degrees are read off a column, by name.
         optional: predicates that are not stated where the table lacks their column.
+        missing: what features are where they have no value, for all or by column: an error
+            ("error"), the mean of what training has ("mean"), 0 ("zero"), or what they were last,
+            and before that the mean ("last"). If it is no error, there is one more feature,
+            "COLUMN missing", which is 1 there.
 
     A predicate or function of a table with times may be static, or leave the entity of the row
     out. Then many rows state the same fact, and they must agree.
@@ -64,12 +71,21 @@ class Wide:
     presence: str | Sequence[str] | None = None
     measures: Mapping[str, Measure] = field(default_factory=dict)
     optional: Collection[str] = ()
+    missing: Missing | Mapping[str, Missing] = "error"
 
     @property
     def present(self) -> tuple[str, ...]:
         """The predicates that are true where there is a row."""
         named = () if self.presence is None else self.presence
         return (named,) if isinstance(named, str) else tuple(named)
+
+    @property
+    def filled(self) -> dict[str, Missing]:
+        """For each feature that may be missing, what it is then."""
+        by_column = self.missing
+        if isinstance(by_column, str):
+            by_column = dict.fromkeys(self.features, by_column)
+        return {column: how for column, how in by_column.items() if how != "error"}
 
 
 def read_wide(
@@ -216,6 +232,20 @@ class _WideReader:
                 self.complain(None, None, message)
             if not words or len(set(words)) < len(words):
                 message = f"the categories of '{column}' must be some words, each once"
+                self.complain(None, None, message)
+        for column, how in wide.filled.items():
+            if column not in wide.features:
+                message = f"it is said what '{column}' is where it is missing, but it is no feature"
+                self.complain(None, None, message)
+            elif how not in get_args(Missing):
+                hint = name_hint(how, get_args(Missing))
+                message = f"a feature that is missing cannot be '{how}'"
+                self.complain(column, None, message, hint)
+            elif how == "last" and wide.time is None:
+                message = "a static feature has no last value"
+                self.complain(column, None, message, 'missing = "mean", or "zero"')
+            elif f"{column} missing" in wide.features:
+                message = f"the feature '{column} missing' is made, and is a column as well"
                 self.complain(None, None, message)
 
     def _check_symbol(self, column: str, name: str, measure: Measure | None) -> None:
@@ -376,12 +406,16 @@ class _WideReader:
         sort, static = self.wide.sort, self.wide.time is None
         words = self.wide.categories.get(column)
         categories = None if words is None else tuple(words)
-        symbol = Symbol(column, SymbolKind.FEATURE, (sort,), static, categories=categories)
+        how = self.wide.filled.get(column, "error")
+        symbol = Symbol(
+            column, SymbolKind.FEATURE, (sort,), static, categories=categories, missing=how
+        )
         key = f"feature {column} of {sort}"
         other = self.collector.symbols.setdefault(key, symbol)
         if other != symbol:
             what = "a time" if static else "no time"
             what = "other categories" if other.static == static else what
+            what = what if other.missing == how else f'missing = "{other.missing}"'
             message = f"another table has the feature '{column}' with {what}"
             self.complain(column, None, message)
             return
@@ -395,14 +429,19 @@ class _WideReader:
 
             values = by_word(cells, category, np.nan)
             expected = f"one of {listing(words)}"
-        wrong = np.flatnonzero(~np.isfinite(values))
+        empty = np.zeros(len(values), dtype=bool)
+        if how != "error":
+            empty = gaps(cells) if words is None else pc.is_null(cells).to_numpy()
+        wrong = np.flatnonzero(~np.isfinite(values) & ~empty)
         for i in wrong:
             cell = cells[int(i)].as_py()
             what = "empty" if cell is None else f"the feature is '{cell}'"
-            self.complain(column, int(base.numbers[i]), f"{what}; expected {expected}")
+            hint = _SAY_MISSING if cell is None or str(cell).lower() == "nan" else None
+            self.complain(column, int(base.numbers[i]), f"{what}; expected {expected}", hint)
         if not len(wrong):
-            at = replace(self.place, column=column)
-            self.collector.add(key, SourceRows(replace(base.rows, value=values), at, base.numbers))
+            at, stated = replace(self.place, column=column), np.flatnonzero(~empty)
+            rows = replace(base.rows, value=values).take(stated)
+            self.collector.add(key, SourceRows(rows, at, base.numbers[stated]))
 
 
 def _numeric(column: pa.ChunkedArray) -> bool:

@@ -89,13 +89,14 @@ class FeatureInputs(nn.Module):
     are loaded over other features see them as the network is used to.
 
     Args:
-        values: with the same axes.
+        values: with the same axes. NaN stands for a value that is missing: it does not count for
+            centring, and is seen as 0, which is the mean.
         present: which of them count for centring, with axes (trace, entity, time); all, if None.
             The others are seen as 0, which is the mean.
         learnable: numbers of entities whose features are learned instead, in all traces alike.
 
     Raises:
-        DataError: shapes do not fit, a feature is no finite number, or there is no such entity.
+        DataError: shapes do not fit, a feature is infinite, or there is no such entity.
     """
 
     values: Tensor
@@ -116,8 +117,7 @@ class FeatureInputs(nn.Module):
         _check_features(values, present, learnable)
         self.width: int = values.shape[-1]
         flat = values.reshape(-1, self.width) if present is None else values[present]
-        mean = flat.mean(0) if len(flat) else values.new_zeros(self.width)
-        spread = flat.std(0, correction=0) if len(flat) else values.new_ones(self.width)
+        mean, spread = _mean_and_spread(flat)
         # What rounding leaves of a constant feature is not worth scaling up.
         least = 4 * torch.finfo(values.dtype).eps * mean.abs()
         self.register_buffer("mean", mean)
@@ -145,10 +145,23 @@ class FeatureInputs(nn.Module):
         state = tuple(n for t in used for n in (id(t), t._version))
         if self._scaled is None or self._scaled[0] != state:
             scaled = (self.values - self.mean) / self.spread
+            scaled = scaled.masked_fill(scaled.isnan(), 0.0)
             if self.present is not None:
                 scaled = scaled.masked_fill(~self.present, 0.0)
             self._scaled = (state, scaled)
         return self._scaled[1]
+
+
+def _mean_and_spread(flat: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each column, over the values that are there; 0 and 1 where there are none."""
+    if len(flat) and not bool(flat.isnan().any()):
+        return flat.mean(0), flat.std(0, correction=0)
+    mean, spread = flat.new_zeros(flat.shape[1]), flat.new_ones(flat.shape[1])
+    for number, column in enumerate(flat.T):
+        known = column[~column.isnan()]
+        if len(known):
+            mean[number], spread[number] = known.mean(), known.std(correction=0)
+    return mean, spread
 
 
 def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tensor:
@@ -192,7 +205,7 @@ def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int
             f"presence for features of shape {tuple(values.shape)} is truth values of shape "
             f"{tuple(values.shape[:-1])}, not {present.dtype} of shape {tuple(present.shape)}"
         )
-    if not bool(torch.isfinite(values if present is None else values[present]).all()):
+    if bool(torch.isinf(values if present is None else values[present]).any()):
         raise DataError("a feature is not a finite number")
     for number in learnable:
         if not 0 <= number < values.shape[1] or learnable.count(number) > 1:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Literal, get_args
 
-from fotltn.errors import shown
+from fotltn.errors import listing, shown
 from fotltn.grounding.clock import Clock, clock_of
+from fotltn.grounding.collect import Missing
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Wide
@@ -51,6 +52,7 @@ class WideConfig:
     arguments: Mapping[str, tuple[str, ...]]
     features: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
+    missing: Mapping[str, Missing]
     presence: tuple[str, ...]
     measures: Mapping[str, MeasureConfig]
 
@@ -75,7 +77,8 @@ def described(wide: Wide, name: str) -> WideConfig:
     return WideConfig(
         name, wide.sort, text(wide.entity), wide.time, wide.trace, dict(wide.predicates),
         {column: texts(names) for column, names in wide.arguments.items()}, tuple(wide.features),
-        {column: tuple(words) for column, words in wide.categories.items()}, wide.present, measures,
+        {column: tuple(words) for column, words in wide.categories.items()}, wide.filled,
+        wide.present, measures,
     )  # fmt: skip
 
 
@@ -179,7 +182,7 @@ def _split(data: Settings, key: str) -> SplitConfig:
 
 def _wide_tables(data: Settings, key: str) -> tuple[WideConfig, ...]:
     return tuple(
-        table.record(WideConfig, predicates=_columns, measures=_measures)
+        table.record(WideConfig, predicates=_columns, missing=_missing, measures=_measures)
         for table in data.tables(key)
     )
 
@@ -192,6 +195,18 @@ def _measures(wide: Settings, key: str) -> dict[str, MeasureConfig]:
             MeasureConfig, at_least=limit, at_most=limit, zero=limit, one=limit
         ),
     )
+
+
+def _missing(table: Settings, key: str) -> dict[str, Missing]:
+    """What features are where they are missing, by column: text stands for all of them."""
+    value = table.take(key, {})
+    if isinstance(value, str):
+        features = table.values.get("features", [])
+        value = dict.fromkeys([features] if isinstance(features, str) else features, value)
+    kinds = get_args(Missing)
+    if not isinstance(value, dict) or not all(how in kinds for how in value.values()):
+        raise table.error(key, f"expected one of {listing(kinds)}, or one for each column")
+    return {column: how for column, how in value.items() if how != "error"}
 
 
 def _columns(table: Settings, key: str) -> dict[str, str]:

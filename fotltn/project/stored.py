@@ -231,7 +231,16 @@ class _Stored:
         for name, tensor in tensors.items():
             if not name.startswith("weights/"):
                 shape, kind, most = self._expected(name, tensor)
-                _check_tensor(name, tensor, shape, kind, most)
+                _check_tensor(name, self._filled(name, tensor, shape), shape, kind, most)
+
+    def _filled(self, name: str, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+        """Features with 0 in place of NaN where a value may be missing."""
+        if not name.startswith("features/") or tensor.shape != tuple(shape):
+            return tensor
+        names = self.features[name.removeprefix("features/")]
+        marked = [n.removesuffix(" missing") for n in names if n.endswith(" missing")]
+        may = torch.tensor([any(n == m or n.startswith(f"{m}=") for m in marked) for n in names])
+        return tensor.masked_fill(tensor.isnan() & may, 0)
 
     def fixed(self) -> Tables:
         """The tables of what is not computed."""

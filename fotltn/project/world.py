@@ -203,8 +203,8 @@ def _wide(wide: WideConfig, source: Source, optional: Collection[str]) -> Wide:
     measures = {name: measured.measure() for name, measured in wide.measures.items()}
     return Wide(
         source, wide.sort, argument(wide.entity), wide.time, wide.trace,
-        wide.predicates, arguments, wide.features, wide.categories, wide.presence, measures,
-        optional,
+        wide.predicates, arguments, wide.features, wide.categories, wide.presence,
+        measures, optional, wide.missing,
     )  # fmt: skip
 
 

@@ -302,7 +302,8 @@ def test_features_of_the_absent_are_zero_and_others_an_error():
         read(wide(table, features=["v"]))
     assert str(found.value) == (
         "error: the feature 'v' has no value for 'b' at time 0\n"
-        "      = add rows, or name a presence predicate, which is true where there is a row"
+        "      = add rows, or name a presence predicate, which is true where there is a row; "
+        'or say what it is then: missing = "mean", "zero" or "last"'
     )
     known = {"predicate": ["Here"], "arg1": ["b"], "time": [0], "truth": [0]}
     assert read(wide(table, features=["v"], presence="Here"), facts=[known])[1]

@@ -14,6 +14,7 @@ NAMED = {"predicates": {"stop": "Stop"}, "features": ["v", "sky"]}
 SKY = {"categories": {"sky": ["sun", "rain"]}}
 CLOSE = {"predicates": {"stop": "Close"}, "arguments": {"stop": ["who", "other"]}}
 NUMBER = "expected a finite number"
+SAY = '\n      = say what it is then: missing = "mean", "zero" or "last"'
 CELLS: dict[str, tuple[str, dict[str, Any], str]] = {
     "truth": ("a,1,1.5,1,sun,b", NAMED | SKY,
               "f.csv:3, column 'stop': 'Stop' has the truth '1.5'; expected a degree from 0 to 1"),
@@ -21,12 +22,12 @@ CELLS: dict[str, tuple[str, dict[str, Any], str]] = {
              "f.csv:3, column 'stop': 'Stop' has the truth 'maybe'; expected a degree from 0 to 1"),
     **{
         f"feature {v}": (f"a,1,1,{v},sun,b", NAMED | SKY,
-                         f"f.csv:3, column 'v': the feature is '{v}'; {NUMBER}")
+                         f"f.csv:3, column 'v': the feature is '{v}'; {NUMBER}{SAY * (v == 'nan')}")
         for v in ("nan", "inf", "-inf", "fast", "1e999", "NA", "1_0", "0x1")
     },
-    "no feature": ("a,1,1,,sun,b", NAMED | SKY, f"f.csv:3, column 'v': empty; {NUMBER}"),
+    "no feature": ("a,1,1,,sun,b", NAMED | SKY, f"f.csv:3, column 'v': empty; {NUMBER}{SAY}"),
     "no category": ("a,1,1,1,,b", NAMED | SKY,
-                    "f.csv:3, column 'sky': empty; expected one of 'sun', 'rain'"),
+                    f"f.csv:3, column 'sky': empty; expected one of 'sun', 'rain'{SAY}"),
     "category": ("a,1,1,1,snow,b", NAMED | SKY,
                  "f.csv:3, column 'sky': the feature is 'snow'; expected one of 'sun', 'rain'"),
     "no entity": (",1,1,1,sun,b", NAMED | SKY,
@@ -58,10 +59,10 @@ def test_bad_cells_of_typed_columns():
     with pytest.raises(DataError) as found:
         read(wide(table, features=["v"]))
     place = "row 2 of the data frame, column 'v'"
-    assert str(found.value) == f"error: {place}: the feature is 'nan'; {NUMBER}"
+    assert str(found.value) == f"error: {place}: the feature is 'nan'; {NUMBER}{SAY}"
     with pytest.raises(DataError) as found:
         read(wide(table.set_column(2, "v", pa.array([1.0, None])), features=["v"]))
-    assert str(found.value) == f"error: {place}: empty; {NUMBER}"
+    assert str(found.value) == f"error: {place}: empty; {NUMBER}{SAY}"
 
 
 def test_all_errors_come_at_once_in_order(tmp_path, monkeypatch):

@@ -141,7 +141,7 @@ def test_mean_and_spread_are_kept_with_the_weights_and_features_are_not():
         (torch.zeros(2, 3, 4), {}, "axes"),
         (torch.zeros(2, 3, 4, 1, dtype=torch.long), {}, "int64"),
         (torch.zeros(2, 3, 4, 0), {}, "axes"),
-        (torch.full((2, 3, 4, 1), math.nan), {}, "finite"),
+        (torch.full((2, 3, 4, 1), math.inf), {}, "finite"),
         (torch.zeros(2, 3, 4, 1), {"present": torch.ones(2, 3, dtype=torch.bool)}, "presence"),
         (torch.zeros(2, 3, 4, 1), {"present": torch.ones(2, 3, 4)}, "presence"),
         (torch.zeros(2, 3, 4, 1), {"learnable": (3,)}, "0 to 2"),

@@ -1,5 +1,6 @@
 """Tables as they come, from training to a saved model and to new data."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,58 @@ def test_the_settings_of_times():
 
 def _cells(text: str) -> Any:
     return pa.chunked_array([[text]])
+
+
+# --- missing features -------------------------------------------------------------------------
+
+
+GAPS: dict[str, list[Any]] = {
+    "who": ["a", "a", "b", "b"],
+    "at": [0, 1, 0, 1],
+    "alarm": [1, 0, 1, 0],
+    "bar": [1.0, None, 4.0, 7.0],
+}
+
+
+@pytest.mark.parametrize("how", ["mean", "zero", "last"])
+def test_gaps_of_a_model_and_of_new_data(how, tmp_path):
+    model = trained(replace(table(**GAPS), missing=how))
+    model.save(tmp_path / "model")
+    again = fotltn.load_model(tmp_path / "model")
+    assert again.predictions() == model.predictions()
+    assert again.config.data.wide[0].missing == {"bar": how}
+    new = {"who": ["c", "c"], "at": [0, 1], "bar": pa.array([None, 3.0])}
+    over = again.apply(new)
+    mean = {"mean": 4.0, "zero": 3.0, "last": 3.25}[how]  # of what training has
+    at_first = (over.grounding.inputs_by_sort["sensor"]().detach())[0, 0, :, 0]
+    inputs: Any = over.grounding.inputs_by_sort["sensor"]
+    assert inputs.mean[0].item() == pytest.approx(mean)
+    wanted = [0.0 if how != "zero" else -mean / inputs.spread[0].item()]
+    wanted += [(3 - mean) / inputs.spread[0].item()]
+    assert at_first.tolist() == pytest.approx(wanted, abs=1e-6)
+    assert over.predictions().column("truth").null_count == 0
+
+
+def test_gaps_in_new_data_alone_are_an_error_unless_they_are_settled():
+    full = {**GAPS, "bar": [1.0, 2.0, 3.0, 4.0]}
+    with pytest.raises(DataError, match="column 'bar': empty"):
+        trained(table(**full)).apply(GAPS)
+    model = trained(replace(table(**full), missing="mean")).apply(GAPS)
+    assert model.world.fixed.inputs["sensor"].names == ("bar", "bar missing")
+
+
+def test_the_setting_of_gaps():
+    def read(missing: str) -> Any:
+        text = (
+            '[theory]\nfile = "t.fot"\n[[data.wide]]\nfile = "w.csv"\nsort = "s"\nentity = "e"\n'
+            f'features = ["a", "b"]\nmissing = {missing}\n'
+        )
+        config = config_of(parse_toml(text, "project.toml"), Path())
+        assert config_of(parse_toml(show_config(config), "again"), Path()) == config
+        return config.data.wide[0].missing
+
+    assert read('"mean"') == {"a": "mean", "b": "mean"}
+    assert read('{ b = "last", a = "error" }') == {"b": "last"}
+    for bad in ("3", '"median"', '{ a = "x" }'):
+        with pytest.raises(DataError, match="expected one of 'error', 'mean', 'zero', 'last'"):
+            read(bad)
