@@ -72,6 +72,7 @@ def expected() -> dict[str, dict[str, Any]]:
             features=[],
             categories={},
             missing={},
+            unknown_categories="error",
             presence=[],
         ),
         "[data.wide.measures]": fields(MeasureConfig),

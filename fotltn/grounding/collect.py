@@ -125,6 +125,7 @@ class Collector:
 
     Symbols of the signature have their name as key. What else has rows (features) is added to
     `symbols` under a key that no symbol can have. Symbols in `quiet` may well be stated twice.
+    `words` are the categories of features whose categories are those that the data have.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -135,6 +136,7 @@ class Collector:
         self.entities = {sort: NameNumbers() for sort in signature.sorts}
         self.parts: dict[str, list[SourceRows]] = {}
         self.quiet: set[str] = set()
+        self.words: dict[str, NameNumbers] = {}
         self.symbols: dict[str, Symbol] = {
             **{
                 n: Symbol(n, SymbolKind.PREDICATE, d.sorts, d.static)

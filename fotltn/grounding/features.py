@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,10 +25,12 @@ class Features:
         values: with axes (trace, entity, time, feature); the time axis has size 1 if all are
             static. 0 where nothing is given: for an absent entity, and after the end of a trace.
             NaN where networks are to see the mean, as a value is missing.
+        categories: of each text column.
     """
 
     names: tuple[str, ...]
     values: Tensor
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def features(
@@ -83,7 +85,8 @@ def features(
                     column = column.masked_fill(unknown.unsqueeze(-1), math.nan)
                 column = torch.cat([column, gap.unsqueeze(-1).to(column.dtype)], dim=-1)
             columns.append(column.expand(*shape[:3], -1))
-        by_sort[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype))
+        texts = {symbols[key].name: w for key, w in zip(keys, words, strict=True) if w is not None}
+        by_sort[sort] = Features(tuple(names), torch.cat(columns, dim=-1).to(dtype), texts)
     return by_sort
 
 

@@ -215,6 +215,8 @@ def _contradiction(
 
 
 def _shown(collector: Collector, symbol: Symbol, value: float) -> str:
+    if symbol.categories is not None and value < 0:
+        return "no category"
     if symbol.categories is not None:
         return f"'{symbol.categories[int(value)]}'"
     if symbol.result != REAL:

@@ -198,7 +198,7 @@ def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _plain(kind: pa.DataType) -> bool:
-    tests = ("is_string", "is_large_string", "is_boolean", "is_integer", "is_null")
+    tests = ("is_string", "is_large_string", "is_boolean", "is_integer", "is_decimal", "is_null")
     return any(getattr(pa.types, test)(kind) for test in tests) or str(kind) == "string_view"
 
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from fotltn.errors import listing, name_hint
-from fotltn.grounding.cells import A_TIME, Floats, Ints, by_word, gaps, numbers, times, where
+from fotltn.errors import name_hint
+from fotltn.grounding.cells import A_TIME, Ints, times, where
 from fotltn.grounding.clock import Clock, complain_of_stamps, on_clock, time_hint
 from fotltn.grounding.collect import Collector, Missing, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.facts import Facts, assemble
+from fotltn.grounding.feature_cells import Unknown, close_categories, collect_feature
 from fotltn.grounding.features import Features, features
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.long import collect_long, read_symbol, read_traces
@@ -24,8 +25,6 @@ from fotltn.grounding.measures import Measure as Measure
 from fotltn.grounding.merge import Conflict, distinct
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.logic.signature import Signature
-
-_SAY_MISSING = 'say what it is then: missing = "mean", "zero" or "last"'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +42,10 @@ class Wide:
             function, its result). An empty cell states nothing.
         arguments: for a column among `predicates`, the columns of the arguments, or fixed
             entities. Without it, the entity of the row is the only argument.
-        features: columns with numbers, or true and false.
-        categories: for a column with text among `features`, all that it may hold. Each category
-            is a feature of its own, 1 where the cell holds it.
+        features: columns with numbers, true and false, or text.
+        categories: for a column with text among `features`, all that it may hold; without it,
+            what it holds, in the order of the alphabet, 100 at most. Each category is a feature of
+            its own, 1 where the cell holds it.
         presence: a predicate of one entity that is true where there is a row; or several, such
             as one that changes over time and a static one.
         measures: predicates whose degrees are read off a column, by name.
@@ -54,6 +54,8 @@ class Wide:
             ("error"), the mean of what training has ("mean"), 0 ("zero"), or what they were last,
             and before that the mean ("last"). If it is no error, there is one more feature,
             "COLUMN missing", which is 1 there.
+        unknown_categories: what a word is that `categories` do not name: an error ("error"), or
+            none of them ("zero").
 
     A predicate or function of a table with times may be static, or leave the entity of the row
     out. Then many rows state the same fact, and they must agree.
@@ -72,6 +74,7 @@ class Wide:
     measures: Mapping[str, Measure] = field(default_factory=dict)
     optional: Collection[str] = ()
     missing: Missing | Mapping[str, Missing] = "error"
+    unknown_categories: Unknown = "error"
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -133,6 +136,7 @@ def read_wide(
             collect_long(collector, place, table)
         else:
             collect_wide(collector, listed[number - len(long)], place, table)
+    close_categories(collector)
     assembled, rows = assemble(collector, horizon=horizon, local=local, on_conflict=on_conflict)
     present: dict[str, tuple[str, ...]] = {}
     for wide in listed:
@@ -233,6 +237,10 @@ class _WideReader:
             if not words or len(set(words)) < len(words):
                 message = f"the categories of '{column}' must be some words, each once"
                 self.complain(None, None, message)
+        if wide.unknown_categories not in get_args(Unknown):
+            hint = name_hint(wide.unknown_categories, get_args(Unknown))
+            message = f"unknown categories cannot be '{wide.unknown_categories}'"
+            self.complain(None, None, message, hint)
         for column, how in wide.filled.items():
             if column not in wide.features:
                 message = f"it is said what '{column}' is where it is missing, but it is no feature"
@@ -403,50 +411,19 @@ class _WideReader:
         self.collector.add(name, distinct(source) if repeats else source)
 
     def _collect_feature(self, base: SourceRows, column: str, cells: pa.ChunkedArray) -> None:
-        sort, static = self.wide.sort, self.wide.time is None
-        words = self.wide.categories.get(column)
-        categories = None if words is None else tuple(words)
-        how = self.wide.filled.get(column, "error")
+        wide, words = self.wide, self.wide.categories.get(column)
         symbol = Symbol(
-            column, SymbolKind.FEATURE, (sort,), static, categories=categories, missing=how
-        )
-        key = f"feature {column} of {sort}"
-        other = self.collector.symbols.setdefault(key, symbol)
-        if other != symbol:
-            what = "a time" if static else "no time"
-            what = "other categories" if other.static == static else what
-            what = what if other.missing == how else f'missing = "{other.missing}"'
-            message = f"another table has the feature '{column}' with {what}"
-            self.complain(column, None, message)
-            return
-        if words is None:
-            values, expected = numbers(cells), "a finite number"
-        else:
-            known = {word: float(i) for i, word in enumerate(words)}
-
-            def category(text: pa.ChunkedArray) -> Floats:
-                return np.array([known.get(c, np.nan) for c in text.to_pylist()], dtype=np.float64)
-
-            values = by_word(cells, category, np.nan)
-            expected = f"one of {listing(words)}"
-        empty = np.zeros(len(values), dtype=bool)
-        if how != "error":
-            empty = gaps(cells) if words is None else pc.is_null(cells).to_numpy()
-        wrong = np.flatnonzero(~np.isfinite(values) & ~empty)
-        for i in wrong:
-            cell = cells[int(i)].as_py()
-            what = "empty" if cell is None else f"the feature is '{cell}'"
-            hint = _SAY_MISSING if cell is None or str(cell).lower() == "nan" else None
-            self.complain(column, int(base.numbers[i]), f"{what}; expected {expected}", hint)
-        if not len(wrong):
-            at, stated = replace(self.place, column=column), np.flatnonzero(~empty)
-            rows = replace(base.rows, value=values).take(stated)
-            self.collector.add(key, SourceRows(rows, at, base.numbers[stated]))
+            column, SymbolKind.FEATURE, (wide.sort,), wide.time is None,
+            categories=None if words is None else tuple(words),
+            missing=wide.filled.get(column, "error"),
+        )  # fmt: skip
+        at = replace(self.place, column=column)
+        collect_feature(self.collector, at, symbol, base, cells, wide.unknown_categories)
 
 
 def _numeric(column: pa.ChunkedArray) -> bool:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    return any(is_kind(column.type) for is_kind in kinds)
+    kinds = ("is_integer", "is_floating", "is_boolean", "is_decimal")
+    return any(getattr(pa.types, kind)(column.type) for kind in kinds)
 
 
 def _argument(argument: str | Entity, table: pa.Table, rows: int) -> pa.ChunkedArray:

@@ -46,6 +46,7 @@ from fotltn.project.config import (
     PredicateConfig,
     lasting,
 )
+from fotltn.project.data_config import with_categories
 from fotltn.project.world import (
     NOTHING,
     InMemory,
@@ -103,7 +104,8 @@ def completed(config: Config, world: World) -> Config:
         else seen
         for sort, seen in {**usual, **config.inputs}.items()
     }
-    return replace(config, inputs=inputs)
+    data = with_categories(config.data, world.fixed.inputs)
+    return replace(config, inputs=inputs, data=data)
 
 
 def meaning(config: Config) -> Semantics:

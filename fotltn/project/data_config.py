@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal, get_args
 
 from fotltn.errors import listing, shown
 from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.collect import Missing
+from fotltn.grounding.feature_cells import Unknown
+from fotltn.grounding.features import Features
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Wide
@@ -52,6 +54,7 @@ class WideConfig:
     arguments: Mapping[str, tuple[str, ...]]
     features: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
+    unknown_categories: Unknown
     missing: Mapping[str, Missing]
     presence: tuple[str, ...]
     measures: Mapping[str, MeasureConfig]
@@ -77,9 +80,20 @@ def described(wide: Wide, name: str) -> WideConfig:
     return WideConfig(
         name, wide.sort, text(wide.entity), wide.time, wide.trace, dict(wide.predicates),
         {column: texts(names) for column, names in wide.arguments.items()}, tuple(wide.features),
-        {column: tuple(words) for column, words in wide.categories.items()}, wide.filled,
-        wide.present, measures,
+        {column: tuple(words) for column, words in wide.categories.items()},
+        wide.unknown_categories, wide.filled, wide.present, measures,
     )  # fmt: skip
+
+
+def with_categories(data: DataConfig, seen: Mapping[str, Features]) -> DataConfig:
+    """The settings, in which the categories of text are named that were taken from the data."""
+
+    def named(wide: WideConfig) -> WideConfig:
+        known = seen[wide.sort].categories if wide.sort in seen else {}
+        words = {column: known[column] for column in wide.features if column in known}
+        return replace(wide, categories={**words, **wide.categories})
+
+    return replace(data, wide=tuple(map(named, data.wide)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +196,13 @@ def _split(data: Settings, key: str) -> SplitConfig:
 
 def _wide_tables(data: Settings, key: str) -> tuple[WideConfig, ...]:
     return tuple(
-        table.record(WideConfig, predicates=_columns, missing=_missing, measures=_measures)
+        table.record(
+            WideConfig,
+            predicates=_columns,
+            missing=_missing,
+            measures=_measures,
+            unknown_categories=_unknown,
+        )
         for table in data.tables(key)
     )
 
@@ -207,6 +227,11 @@ def _missing(table: Settings, key: str) -> dict[str, Missing]:
     if not isinstance(value, dict) or not all(how in kinds for how in value.values()):
         raise table.error(key, f"expected one of {listing(kinds)}, or one for each column")
     return {column: how for column, how in value.items() if how != "error"}
+
+
+def _unknown(table: Settings, key: str) -> Unknown:
+    unknown: Unknown = table.value(key, Unknown, "error")
+    return unknown
 
 
 def _columns(table: Settings, key: str) -> dict[str, str]:

@@ -204,7 +204,7 @@ def _wide(wide: WideConfig, source: Source, optional: Collection[str]) -> Wide:
     return Wide(
         source, wide.sort, argument(wide.entity), wide.time, wide.trace,
         wide.predicates, arguments, wide.features, wide.categories, wide.presence,
-        measures, optional, wide.missing,
+        measures, optional, wide.missing, wide.unknown_categories,
     )  # fmt: skip
 
 

@@ -194,3 +194,25 @@ def test_the_setting_of_gaps():
     for bad in ("3", '"median"', '{ a = "x" }'):
         with pytest.raises(DataError, match="expected one of 'error', 'mean', 'zero', 'last'"):
             read(bad)
+
+
+# --- categories -------------------------------------------------------------------------------
+
+
+def test_categories_of_the_data_stay_with_the_model(tmp_path):
+    columns = {**GAPS, "bar": ["north", "east", "north", "west"]}
+    model = trained(table(**columns))
+    assert model.config.data.wide[0].categories == {"bar": ("east", "north", "west")}
+    model.save(tmp_path / "model")
+    again = fotltn.load_model(tmp_path / "model")
+    assert again.config == model.config
+    over = again.apply({"who": ["c", "c"], "at": [0, 1], "bar": ["west", "east"]})
+    assert over.world.fixed.inputs["sensor"].names == ("bar=east", "bar=north", "bar=west")
+    assert over.world.fixed.inputs["sensor"].values[0, 0].tolist() == [[0, 0, 1], [1, 0, 0]]
+    new = {"who": ["c"], "at": [0], "bar": ["south"]}
+    with pytest.raises(
+        DataError, match="the feature is 'south'; expected one of 'east', 'north', 'west'"
+    ):
+        again.apply(new)
+    lenient = trained(replace(table(**columns), unknown_categories="zero")).apply(new)
+    assert lenient.world.fixed.inputs["sensor"].values[0, 0].tolist() == [[0, 0, 0]]

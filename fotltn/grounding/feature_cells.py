@@ -1,0 +1,159 @@
+"""Cells of a column as a feature: numbers, or words that are numbered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fotltn.errors import listing
+from fotltn.grounding.cells import Bools, Floats, by_word, gaps, numbers
+from fotltn.grounding.collect import Collector, NameNumbers, SourceRows, Symbol
+from fotltn.grounding.read import TablePlace
+
+#: What a category is that was not named: an error, or none of those that were.
+Unknown = Literal["error", "zero"]
+
+#: The most categories that are taken from the data.
+MAX_CATEGORIES = 100
+
+_SAY_MISSING = 'say what it is then: missing = "mean", "zero" or "last"'
+_SAY_UNKNOWN = 'name it, or say that it is none of them: unknown_categories = "zero"'
+_SAY_CATEGORIES = "name its categories, or leave it out"
+
+
+def collect_feature(
+    collector: Collector,
+    place: TablePlace,
+    symbol: Symbol,
+    base: SourceRows,
+    cells: pa.ChunkedArray,
+    unknown: Unknown,
+) -> None:
+    """Collect a column as a feature, after complaints about cells that are none.
+
+    Args:
+        collector: takes rows and complaints.
+        place: the table and the column.
+        symbol: the feature. If it has no categories and the column holds words, all of these are,
+            over all tables.
+        base: the rows of the table, with whom and when they are about.
+        cells: the column at these rows.
+        unknown: what a word is that is no category.
+    """
+    key = f"feature {symbol.name} of {symbol.sorts[0]}"
+    named = symbol.categories
+    if named is None and _words(cells):
+        symbol = replace(symbol, categories=())
+    symbol = _agreed(collector, key, symbol, bare=cells.null_count == len(cells))
+    if collector.symbols[key] != symbol:
+        what = _difference(symbol, collector.symbols[key])
+        message = f"another table has the feature '{symbol.name}' with {what}"
+        collector.complain(place, None, message)
+        return
+    empty = np.zeros(len(cells), dtype=bool)
+    if symbol.categories is None:
+        values, expected = numbers(cells), "a finite number"
+        empty = gaps(cells)
+    else:
+        values = _categories(collector, place, key, cells, named, unknown)
+        expected = f"one of {listing(named)}" if named else "a word"
+        empty = pc.is_null(cells).to_numpy()
+    wrong = ~np.isfinite(values) & ~(empty & (symbol.missing != "error"))
+    for i in map(int, np.flatnonzero(wrong)):
+        cell = cells[i].as_py()
+        what = "empty" if cell is None else f"the feature is '{cell}'"
+        hint = _SAY_MISSING if empty[i] else _SAY_UNKNOWN if named else None
+        collector.complain(place, int(base.numbers[i]), f"{what}; expected {expected}", hint)
+    if not wrong.any():
+        stated = np.flatnonzero(np.isfinite(values))
+        rows = replace(base.rows, value=values).take(stated)
+        collector.add(key, SourceRows(rows, place, base.numbers[stated]))
+
+
+def close_categories(collector: Collector) -> None:
+    """Number the categories that were taken from the data in the order of their names."""
+    for key, words in collector.words.items():
+        names = sorted(words.numbers)
+        rank = np.zeros(len(names), dtype=np.float64)
+        rank[[words.numbers[name] for name in names]] = np.arange(len(names))
+        collector.symbols[key] = replace(collector.symbols[key], categories=tuple(names))
+        collector.parts[key] = [
+            part._replace(rows=replace(part.rows, value=rank[part.rows.value.astype(np.int64)]))
+            for part in collector.parts.get(key, [])
+        ]
+
+
+def _agreed(collector: Collector, key: str, symbol: Symbol, *, bare: bool) -> Symbol:
+    """The symbol, known to the collector; an empty column is of numbers or words as others are."""
+    other = collector.symbols.setdefault(key, symbol)
+    if bare and symbol.categories is None and other.categories == ():
+        return replace(symbol, categories=())
+    stated = any(len(part.numbers) for part in collector.parts.get(key, []))
+    if not stated and other == replace(symbol, categories=None):
+        collector.symbols[key] = symbol
+    return symbol
+
+
+def _difference(symbol: Symbol, other: Symbol) -> str:
+    if other.static != symbol.static:
+        return "a time" if symbol.static else "no time"
+    if other.missing != symbol.missing:
+        return f'missing = "{other.missing}"'
+    if other.categories is None:
+        return "numbers"
+    return "words" if symbol.categories is None else "other categories"
+
+
+def _words(cells: pa.ChunkedArray) -> bool:
+    """Whether a column holds words: text with letters, no cell of which is a number or true."""
+    if not (pa.types.is_dictionary(cells.type) or pa.types.is_string(cells.type)):
+        return False
+    there = ~gaps(cells)
+    if not there.any() or np.isfinite(numbers(cells)[there]).any():
+        return False
+    return bool(by_word(cells, _are_words, True)[there].all())
+
+
+def _are_words(text: pa.ChunkedArray) -> Bools:
+    return np.array([word is not None and _is_word(word) for word in text.to_pylist()], dtype=bool)
+
+
+def _is_word(text: str) -> bool:
+    """Whether text is a word, not a number, a date, or a number in some other writing."""
+    try:
+        float(text)
+    except ValueError:
+        return any(map(str.isalpha, text))
+    return False
+
+
+def _categories(
+    collector: Collector,
+    place: TablePlace,
+    key: str,
+    cells: pa.ChunkedArray,
+    named: tuple[str, ...] | None,
+    unknown: Unknown,
+) -> Floats:
+    """The numbers of categories; -1 for a word that is none, NaN where there is no number."""
+    if named is None:
+        words = collector.words.setdefault(key, NameNumbers())
+        values = np.full(len(cells), np.nan)
+        there = pc.is_valid(cells).to_numpy()
+        values[there] = words.encode(cells.filter(pa.array(there)))
+        if len(words.numbers) > MAX_CATEGORIES:
+            message = f"{len(words.numbers):,} different words; at most {MAX_CATEGORIES} are taken"
+            collector.complain(place, None, f"{message} for categories", _SAY_CATEGORIES)
+        return values
+    known = {word: float(i) for i, word in enumerate(named)}
+    other = np.nan if unknown == "error" else -1.0
+
+    def category(text: pa.ChunkedArray) -> Floats:
+        words = text.to_pylist()
+        return np.array([np.nan if w is None else known.get(w, other) for w in words])
+
+    return by_word(cells, category, np.nan)
