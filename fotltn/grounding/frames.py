@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow.interchange import from_dataframe
 
 from fotltn.errors import DataError
 from fotltn.grounding.read import TablePlace, read_file
 
-#: A file by its name, a data frame that Arrow can read (an object with `__arrow_c_stream__`, such
-#: as those of pyarrow, pandas and polars), or a mapping from the names of columns to their cells.
+#: A file by its name, a data frame, or a mapping from the names of columns to their cells. A data
+#: frame gives its columns to Arrow by `__arrow_c_stream__` (those of pyarrow, pandas, polars,
+#: Narwhals and DuckDB) or by `__dataframe__` (those of Modin, and older ones), or does so when it
+#: is collected (lazy ones).
 Source = Any
+
+_PROTOCOLS = ("__arrow_c_stream__", "__dataframe__")
 
 _INDEX = re.compile(r"__index_level_\d+__")  # how an index of pandas arrives
 
@@ -39,6 +44,17 @@ def read_sources(sources: Iterable[Source]) -> Iterator[tuple[TablePlace, pa.Tab
         yield _read_frame(source, names[i]) if i in names else read_file(Path(source))
 
 
+def is_frame(source: Source) -> bool:
+    """Whether something is a data frame."""
+    return any(hasattr(source, name) for name in _PROTOCOLS) or _is_lazy(source)
+
+
+def _is_lazy(source: Source) -> bool:
+    if any(hasattr(source, name) for name in _PROTOCOLS):
+        return False
+    return hasattr(source, "collect") and hasattr(source, "collect_schema")
+
+
 def _is_path(source: Source) -> bool:
     return isinstance(source, str | os.PathLike)
 
@@ -50,10 +66,10 @@ def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
         table = source
     elif isinstance(source, Mapping):
         table = _from_columns(source, name)
-    elif hasattr(source, "__arrow_c_stream__"):
+    elif is_frame(source):
         try:
-            table = pa.table(source)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+            table = _to_arrow(source)
+        except Exception as error:  # of whatever library the frame is from
             raise DataError(f"cannot read {name}: {error}") from None
     else:
         raise DataError(
@@ -62,6 +78,14 @@ def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
         )
     columns = [i for i, column in enumerate(table.column_names) if not _INDEX.fullmatch(column)]
     return TablePlace(name, "frame"), table.select(columns)
+
+
+def _to_arrow(frame: Source) -> pa.Table:
+    if _is_lazy(frame):
+        frame = frame.collect()
+    if hasattr(frame, "__arrow_c_stream__"):
+        return pa.table(frame)
+    return from_dataframe(frame)
 
 
 def _from_columns(columns: Mapping[Any, Any], name: str) -> pa.Table:
@@ -78,8 +102,8 @@ def _column(column: Any, cells: Any, name: str) -> pa.Array:
         raise DataError(f"cannot read {name}: the name of a column is text, not {column!r}")
     if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":  # whose list may be of numbers
         return pa.array(cells)
-    if hasattr(cells, "tolist"):
-        cells = cells.tolist()
+    if lists := [n for n in ("tolist", "to_list") if hasattr(cells, n)]:
+        cells = getattr(cells, lists[0])()
     if not isinstance(cells, Sequence) or isinstance(cells, str | bytes):
         kind = type(cells).__name__
         raise DataError(f"cannot read {name}: column '{column}' must be a list, not of type {kind}")

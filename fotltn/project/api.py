@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from torch import nn
 
 from fotltn.errors import DataError, listing, shown
-from fotltn.grounding.frames import Source
+from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
@@ -216,7 +216,7 @@ def _is_there(value: Any) -> bool:
 
 def _named(tables: Any, kind: str, sources: dict[str, Source]) -> list[str]:
     """Files by their names; tables in memory are added to the sources, by names made for them."""
-    if isinstance(tables, str | os.PathLike | Mapping) or hasattr(tables, "__arrow_c_stream__"):
+    if isinstance(tables, str | os.PathLike | Mapping) or is_frame(tables):
         tables = [tables]
     try:
         listed = list(tables)

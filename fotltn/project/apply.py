@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fotltn.errors import DataError, Diagnostic, Severity, listing, name_hint, shown
 from fotltn.grounding.facts import Facts
-from fotltn.grounding.frames import Source
+from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.labels import Labels
 from fotltn.networks.encoders import Embeddings, FeatureInputs
 from fotltn.networks.grounding import Grounding
@@ -155,7 +155,7 @@ def _by_name(data: NewData, names: Sequence[str], tests: Sequence[str]) -> dict[
     known = [*names, *tests]
     if isinstance(data, Mapping) and data and set(data) <= set(known):
         return {str(name): table for name, table in data.items()}
-    if isinstance(data, str | os.PathLike | Mapping) or hasattr(data, "__arrow_c_stream__"):
+    if isinstance(data, str | os.PathLike | Mapping) or is_frame(data):
         listed: list[Any] = [data]
     elif isinstance(data, Iterable):
         listed = list(data)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fotltn import DataError
+from fotltn.grounding.clock import Clock
 from fotltn.grounding.facts import read_facts
 from tests.grounding.common import SIGNATURE, plain, read, rows, write
 from tests.grounding.test_facts import HEADER, ROWS, TABLES, WANTED
@@ -157,3 +158,72 @@ def test_a_stream_that_breaks():
     with pytest.raises(DataError) as found:
         read_facts([Broken()], SIGNATURE)
     assert str(found.value) == "error: cannot read the data frame: it is gone"
+
+
+class Older:
+    """A data frame that has the protocol before that of Arrow."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __dataframe__(self, **options: Any) -> Any:
+        return self.table.__dataframe__(**options)
+
+
+class Lazy:
+    """A data frame that is computed when it is collected."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    def collect_schema(self) -> Any:
+        return self.frame.table.schema
+
+    def collect(self) -> Any:
+        return self.frame
+
+
+STRINGS = pa.table(TABLES["strings"])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [Older(STRINGS), Lazy(Frame(STRINGS)), Lazy(Older(STRINGS))],
+    ids=["older", "lazy", "both"],
+)
+def test_frames_without_a_stream(frame):
+    assert plain(read_facts([frame], SIGNATURE)) == WANTED
+
+
+def test_an_error_of_another_library():
+    class Closed:
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            raise RuntimeError("the connection is closed")
+
+    with pytest.raises(DataError, match="cannot read the data frame: the connection is closed"):
+        read_facts([Closed()], SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    "library", ["pandas", "polars", "lazy", "duckdb", "modin.pandas", "narwhals"]
+)
+def test_frames_of_libraries(library, monkeypatch):
+    """Those that are installed, with a time stamp, a gap and a category."""
+    rows_of = {
+        "predicate": ["Stop", "Stop"],
+        "arg1": ["a", "b"],
+        "time": ["2013-01-01", "2013-01-03"],
+    }
+    name = {"lazy": "polars", "narwhals": "polars"}.get(library, library)
+    monkeypatch.setenv("MODIN_ENGINE", "python")
+    made = pytest.importorskip(name)
+    if library == "duckdb":
+        frame = made.from_arrow(pa.table(rows_of)).project("predicate, arg1, time::date AS time")
+    else:
+        frame = made.DataFrame(rows_of)
+    if library == "lazy":
+        frame = frame.lazy()
+    if library == "narwhals":
+        frame = pytest.importorskip("narwhals").from_native(frame)
+    facts = read_facts([frame], SIGNATURE, clock=Clock("1d"))
+    assert rows(facts, "Stop") == [("", ("a",), 0, 1.0), ("", ("b",), 2, 1.0)]
