@@ -24,12 +24,14 @@ class Labels:
         truth: for each predicate the degrees of its facts.
         sorts: for each predicate the sorts of its arguments.
         local: the sorts whose entities are numbered within each trace.
+        static: the predicates that do not change over time.
     """
 
     index: dict[str, Tensor]
     truth: dict[str, Tensor]
     sorts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
+    static: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return self.total
@@ -105,7 +107,8 @@ def labels(
         cells = np.vstack([rows.trace, *rows.args.T, np.maximum(rows.time, 0)])
         index[name] = torch.from_numpy(cells.astype(np.int64))
         truth[name] = torch.tensor(rows.value, dtype=dtype)
-    return Labels(index, truth, sorts, frozenset(facts.local))
+    static = frozenset(n for n in sorts if signature.predicates[n].static)
+    return Labels(index, truth, sorts, frozenset(facts.local), static)
 
 
 def _known(name: str, predicates: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Labels in two groups, and labels with errors put in, each by a seed."""
+"""Labels in two groups, by a seed or by time, and labels with errors put in."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from fotltn.grounding.labels import Labels
 
 K = TypeVar("K")
 
+#: What labels are split by.
+Split = Literal["facts", "entities", "traces", "time"]
+
 
 def split(
     labels: Labels,
     share: float,
     *,
-    by: Literal["facts", "entities", "traces"] = "facts",
+    by: Split = "facts",
     seed: int,
     stratified: bool = True,
     sort: str | None = None,
@@ -31,14 +34,19 @@ def split(
 
     Args:
         labels: what to split.
-        share: of the facts, entities or traces, for the first group. Their number is rounded.
+        share: of the facts, entities, traces or times, for the first group. Their number is
+            rounded.
         by: what is drawn. By entities, a fact that mentions an entity of the second group is in
-            the second group, all other facts are in the first. Entities and traces are those that
-            labels mention.
+            the second group, all other facts are in the first. Entities, traces and times are
+            those that labels mention. By time, nothing is drawn: the earliest times of each trace
+            are in the first group, and what is static.
         seed: of the draw.
         stratified: by facts, both groups get their share of each predicate's true facts (of degree
             0.5 or more) and of its false ones, up to rounding.
-        sort: by entities, their sort; it may be left out if labels mention just one.
+        sort: by entities, their sort; it may be left out if labels mention just one. By time,
+            each entity of that sort has its own earliest times in each trace; a fact of several
+            is in the first group if it is early for all of them, and a fact of none goes by its
+            trace.
 
     Raises:
         DataError: the share is none, or entities of such a sort are not mentioned.
@@ -53,8 +61,10 @@ def split(
         case "traces":
             groups = {name: index[0] for name, index in labels.index.items()}
             first = {n: ~mask for n, mask in _second(groups, share, generator).items()}
+        case "time":
+            first = _by_time(labels, share, None if sort is None else _sort(labels, sort))
         case _:
-            raise DataError(f"labels are split by facts, entities or traces, not by '{by}'")
+            raise DataError(f"labels are split by facts, entities, traces or time, not by '{by}'")
     return labels.take(first), labels.take({name: ~mask for name, mask in first.items()})
 
 
@@ -143,6 +153,39 @@ def _by_entities(
     for (name, _), mask in second.items():
         first[name] = first[name] & ~mask
     return first
+
+
+def _by_time(labels: Labels, share: float, sort: str | None) -> dict[str, Tensor]:
+    """Which facts are early in their trace, or for all their entities of a sort, or are static."""
+    moving = {n: index for n, index in labels.index.items() if n not in labels.static}
+    largest = max((int(i.max()) for i in moving.values() if i.numel()), default=0) + 1
+    keys: dict[tuple[str, int], Tensor] = {}  # for each predicate and place, whose times count
+    for name, index in moving.items():
+        places = [i for i, s in enumerate(labels.sorts[name], 1) if sort is not None and s == sort]
+        for place in places or [0]:
+            entity = index[place] + 1 if place else torch.zeros_like(index[0])
+            keys[name, place] = index[0] * (largest + 1) + entity
+    first = {n: torch.ones_like(t, dtype=torch.bool) for n, t in labels.truth.items()}
+    if not keys:
+        return first
+    cells = [torch.stack([key, moving[name][-1]]).cpu() for (name, _), key in keys.items()]
+    ends = _ends(torch.cat(cells, dim=1).unique(dim=1), share)
+    for (name, _), key in keys.items():
+        last = torch.tensor([ends[k] for k in key.tolist()], device=key.device)
+        first[name] = first[name] & (moving[name][-1] < last)
+    return first
+
+
+def _ends(times: Tensor, share: float) -> dict[int, int]:
+    """For each key, the time from which on facts are late; times are columns (key, time), once."""
+    by_key: dict[int, list[int]] = {}
+    for key, time in times.T.tolist():
+        by_key.setdefault(key, []).append(time)
+    ends = {}
+    for key, points in by_key.items():
+        early = sorted(points)[: round(share * len(points))]
+        ends[key] = early[-1] + 1 if early else 0
+    return ends
 
 
 def _second(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal, get_args
+from typing import get_args
 
 from fotltn.errors import listing, shown
 from fotltn.grounding.clock import Clock, clock_of
@@ -14,6 +14,7 @@ from fotltn.grounding.feature_cells import Unknown
 from fotltn.grounding.features import Features
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
+from fotltn.grounding.split import Split
 from fotltn.grounding.wide import Wide
 from fotltn.project.toml import Range, Settings
 
@@ -130,7 +131,7 @@ class DataConfig:
     timezone: str | None = None
     on_conflict: Conflict = "error"
     train: float = 1.0
-    by: Literal["facts", "entities", "traces"] = "facts"
+    by: Split = "facts"
     sort: str | None = None
     flip: float = 0.0
     seed: int = 0
@@ -172,8 +173,9 @@ def read_data(table: Settings) -> DataConfig:
         )
     if data.test and data.split is not None:
         raise table.error("test", "the split says which traces are for testing")
-    if data.sort is not None and data.by != "entities":
-        raise table.error("sort", "only a split by entities has a sort", 'by = "entities"')
+    if data.sort is not None and data.by not in ("entities", "time"):
+        hint = 'by = "entities", or by = "time"'
+        raise table.error("sort", "only a split by entities or by time has a sort", hint)
     return data
 
 

@@ -275,7 +275,8 @@ class _Stored:
         truth = {n: tensors[f"{n}/truth"] for n in names}
         same = all(index[n].shape[1] == truth[n].shape[0] for n in names)
         _expect(same and len(tensors) == 2 * len(names), f"its labels ({kind}) are incomplete")
-        return Labels(index, truth, {n: known[n].sorts for n in names}, self.local)
+        static = frozenset(n for n in names if known[n].static)
+        return Labels(index, truth, {n: known[n].sorts for n in names}, self.local, static)
 
     def _expected(
         self, name: str, tensor: Tensor

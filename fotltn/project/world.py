@@ -360,7 +360,7 @@ def read_labels(
         ]
         index[name] = torch.tensor([row for _, row in rows]).T
         truth[name] = read.truth[name][[number for number, _ in rows]]
-    renumbered = Labels(index, truth, read.sorts, frozenset(known.local))
+    renumbered = Labels(index, truth, read.sorts, frozenset(known.local), read.static)
     return to_device(renumbered, world.fixed.lengths.device), tuple(warnings)
 
 

@@ -229,7 +229,7 @@ def test_shares_and_rates_are_from_0_to_1(value):
 def test_wrong_calls():
     whole = make()
     assert message(lambda: split(whole, 0.5, seed=0, by="days")) == (  # type: ignore[arg-type]
-        "error: labels are split by facts, entities or traces, not by 'days'"
+        "error: labels are split by facts, entities, traces or time, not by 'days'"
     )
     assert message(lambda: split(whole, 0.5, seed=0, by="entities")) == (
         "error: say of which sort the entities are that are drawn: 'agent', 'place'"
@@ -241,3 +241,57 @@ def test_wrong_calls():
         assert "a seed is a whole number from 0" in message(
             lambda s=seed: split(whole, 0.5, seed=s)
         )
+
+
+# --- by time ------------------------------------------------------------------------------------
+
+
+def slow_by_time(labels: Labels, share: float, sort: str | None) -> list[tuple[Any, ...]]:
+    """The facts of the first group, one after another."""
+
+    def keys(name: str, place: list[int]) -> list[tuple[Any, ...]]:
+        trace, *args, _ = place
+        own = [a for a, s in zip(args, labels.sorts[name], strict=True) if s == sort]
+        if not own:
+            return [("trace", trace)]
+        return [("entity", trace, a) for a in own]
+
+    every = [(f[0], list(f[1:-1]), f) for f in facts(labels) if f[0] not in labels.static]
+    times: dict[tuple[Any, ...], set[int]] = {}
+    for name, place, _ in every:
+        for key in keys(name, place):
+            times.setdefault(key, set()).add(place[-1])
+    early = {k: sorted(t)[: round(share * len(t))] for k, t in times.items()}
+    chosen = [f for n, place, f in every if all(place[-1] in early[k] for k in keys(n, place))]
+    return [f for f in facts(labels) if f[0] in labels.static or f in chosen]
+
+
+@pytest.mark.parametrize("sort", [None, "agent", "place"])
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.83, 1.0])
+def test_the_earliest_times(share, local, sort):
+    labels = make(seed=3, local=local)
+    pairs = torch.randint(0, 6, (4, 40), generator=torch.Generator().manual_seed(1))
+    more = {"Meet": (pairs.unique(dim=1), ("agent", "agent")), "Old": (pairs[:3], ("agent",))}
+    labels = Labels(
+        labels.index | {n: i for n, (i, _) in more.items()},
+        labels.truth | {n: torch.ones(i.shape[1]).double() for n, (i, _) in more.items()},
+        labels.sorts | {n: s for n, (_, s) in more.items()},
+        labels.local,
+        frozenset({"Old"}),
+    )
+    first, second = split(labels, share, by="time", sort=sort, seed=0)
+    assert facts(first) == slow_by_time(labels, share, sort)
+    assert sorted(facts(first) + facts(second)) == sorted(facts(labels))
+    assert ordered(second, labels)
+    assert facts(split(labels, share, by="time", sort=sort, seed=9)[0]) == facts(first)
+
+
+def test_by_time_without_labels_or_times():
+    nothing = Labels({}, {}, {})
+    assert [len(part) for part in split(nothing, 0.5, by="time", seed=0)] == [0, 0]
+    index = {"Old": torch.tensor([[0, 0], [0, 1], [0, 0]])}
+    static = Labels(index, {"Old": torch.ones(2)}, {"Old": ("agent",)}, static=frozenset({"Old"}))
+    assert [len(part) for part in split(static, 0.5, by="time", seed=0)] == [2, 0]
+    with pytest.raises(DataError, match="no labels mention entities of sort 'car'"):
+        split(static, 0.5, by="time", sort="car", seed=0)

@@ -216,3 +216,19 @@ def test_categories_of_the_data_stay_with_the_model(tmp_path):
         again.apply(new)
     lenient = trained(replace(table(**columns), unknown_categories="zero")).apply(new)
     assert lenient.world.fixed.inputs["sensor"].values[0, 0].tolist() == [[0, 0, 0]]
+
+
+# --- a split by time --------------------------------------------------------------------------
+
+
+def test_a_model_is_tested_on_later_times():
+    hours = list(range(10))
+    alarms = table(who=["a"] * 10, at=hours, alarm=[h % 2 for h in hours], bar=hours)
+    model = trained(alarms, train=0.7, by="time")
+    assert model.world.test is not None
+    assert model.world.labels.index["Alarm"][-1].tolist() == hours[:7]
+    assert model.world.test.index["Alarm"][-1].tolist() == hours[7:]
+    by_sort = trained(alarms, train=0.7, by="time", sort="sensor")
+    assert by_sort.world.labels.index["Alarm"][-1].tolist() == hours[:7]
+    with pytest.raises(DataError, match="only a split by entities or by time has a sort"):
+        trained(alarms, train=0.7, sort="sensor")
