@@ -78,7 +78,7 @@ def joined(first: Labels, second: Labels) -> Labels:
     return Labels(
         {n: torch.cat([one.index[n] for one in of], dim=1) for n, of in parts.items()},
         {n: torch.cat([one.truth[n] for one in of]) for n, of in parts.items()},
-        {**second.sorts, **first.sorts}, first.local,
+        {**second.sorts, **first.sorts}, first.local, first.static | second.static,
     )  # fmt: skip
 
 

@@ -64,12 +64,14 @@ def pooled(tables: Tables, relation: str, sort: str) -> Tensor:
     if table.shape[0] == 1 < batch:
         trace = torch.arange(batch, device=index.device).repeat_interleave(trace.numel())
         entity, neighbour, time = (part.repeat(batch) for part in (entity, neighbour, time))
+    there = (~values.isnan()).to(values.dtype)  # what is missing does not count
     ones = values.new_ones(*values.shape[:-1], 1)
-    told = torch.cat([ones, values], dim=-1).expand(batch, -1, horizon, -1)
+    told = torch.cat([ones, values.nan_to_num(nan=0.0), there], dim=-1)
+    told = told.expand(batch, -1, horizon, -1)
     total = told.new_zeros(batch, tables.sizes[sort], horizon, told.shape[-1])
     if steady:
         total.index_put_((trace, entity), told[trace, neighbour], accumulate=True)
     else:
         total.index_put_((trace, entity, time), told[trace, neighbour, time], accumulate=True)
-    number, rest = total[..., :1], total[..., 1:]
-    return torch.cat([number, rest / number.clamp(min=1)], dim=-1)
+    number, sums, counts = total.split([1, values.shape[-1], values.shape[-1]], dim=-1)
+    return torch.cat([number, sums / counts.clamp(min=1)], dim=-1)

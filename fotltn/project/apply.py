@@ -199,7 +199,7 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
                 there = there[part.present.flatten()]
             if not len(there):
                 continue
-            away = ((there.mean(0) - part.mean) / part.spread).abs()
+            away = ((there.nanmean(0) - part.mean) / part.spread).abs()
             names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
             for name, distance in zip(names, away.tolist(), strict=False):
                 if distance > _FAR:

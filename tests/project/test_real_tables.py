@@ -9,9 +9,10 @@ import pytest
 
 import fotltn
 from fotltn.errors import DataError
-from fotltn.project.config import config_of, show_config
+from fotltn.project.config import config_of
 from fotltn.project.stored import pack_world, unpack_world
 from fotltn.project.toml import parse_toml
+from fotltn.project.written import show_config
 
 THEORY = """
 sort sensor
