@@ -44,7 +44,7 @@ class Role(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Column:
+class TableColumn:
     """A column: its cells, and what it is taken for.
 
     Args:
@@ -108,13 +108,13 @@ class Proposal:
     """
 
     file: str
-    columns: list[Column]
+    columns: list[TableColumn]
     rows: int
     sort: str = ""
     presence: bool = False
     rules: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def of(self, *roles: Role) -> list[Column]:
+    def of(self, *roles: Role) -> list[TableColumn]:
         """The columns of some roles."""
         return [c for c in self.columns if c.role in roles]
 
@@ -155,12 +155,12 @@ def propose(path: Path, learn: Sequence[str] = ()) -> Proposal:
     return proposal
 
 
-def _column(name: str, cells: pa.ChunkedArray) -> Column:
+def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
     words, codes = encode(cells)
     used = np.unique(codes[codes >= 0])
     order = np.full(len(words) + 1, -1)
     order[used] = np.arange(len(used))
-    return Column(
+    return TableColumn(
         name, tuple(words.take(pa.array(used)).to_pylist()), order[codes].astype(np.int64),
         numbers(cells),
     )  # fmt: skip
@@ -169,7 +169,7 @@ def _column(name: str, cells: pa.ChunkedArray) -> Column:
 # --- which row is about whom, and when ---------------------------------------------------------
 
 
-def _unique(*columns: Column) -> bool:
+def _unique(*columns: TableColumn) -> bool:
     """Whether no two rows have the same cells."""
     rows = np.stack([c.codes for c in columns])
     return bool(np.unique(rows, axis=1).shape[1] == rows.shape[1])
@@ -212,7 +212,9 @@ def _keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
     )
 
 
-def _take(proposal: Proposal, entity: Column, time: Column | None, trace: Column | None) -> None:
+def _take(
+    proposal: Proposal, entity: TableColumn, time: TableColumn | None, trace: TableColumn | None
+) -> None:
     entity.role, entity.why = Role.ENTITY, f"names {len(entity.words):,} entities"
     proposal.sort = _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", entity.name.lower()))
     points = 1
@@ -398,7 +400,7 @@ def _said(setting: str, comment: str) -> str:
     return f"{setting:<28} # {comment}"
 
 
-def _many(columns: Iterable[Column]) -> bool:
+def _many(columns: Iterable[TableColumn]) -> bool:
     """Whether there are labels enough to hold some back."""
     return all((c.codes >= 0).sum() >= 50 for c in columns)
 
