@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fotltn.monitor.monitor import Monitor as Monitor
     from fotltn.monitor.trace import steps as steps
     from fotltn.project.api import train as train
+    from fotltn.project.classifier import Classifier as Classifier
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
     from fotltn.project.rules import load_project as load_project
@@ -62,6 +63,7 @@ __all__ = (
     "BuildError",
     "Cells",
     "CheckError",
+    "Classifier",
     "DataError",
     "Entity",
     "Fold",
@@ -112,6 +114,7 @@ _LAZY = {
     "AxiomLoss": "fotltn.learn.module",
     "Cells": "fotltn.analysis.cells",
     "cells": "fotltn.api",
+    "Classifier": "fotltn.project.classifier",
     "compile": "fotltn.api",
     "Entity": "fotltn.grounding.measures",
     "evaluate": "fotltn.evaluation",

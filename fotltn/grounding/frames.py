@@ -77,7 +77,15 @@ def _read_frame(source: Source, name: str) -> tuple[TablePlace, pa.Table]:
             "of a file, a data frame with '__arrow_c_stream__', or a mapping of columns"
         )
     columns = [i for i, column in enumerate(table.column_names) if not _INDEX.fullmatch(column)]
-    return TablePlace(name, "frame"), table.select(columns)
+    return TablePlace(name, "frame"), _without_views(table.select(columns))
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """A table whose text is plain text; of views, as polars has them, Arrow can take no rows."""
+    for i, column in enumerate(table.schema):
+        if str(column.type) == "string_view":
+            table = table.set_column(i, column.name, table.column(i).cast(pa.string()))
+    return table
 
 
 def _to_arrow(frame: Source) -> pa.Table:

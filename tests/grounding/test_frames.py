@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from fotltn import DataError
+from fotltn import DataError, Wide, parse
+from fotltn import read as fotltn_read
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.facts import read_facts
 from tests.grounding.common import SIGNATURE, plain, read, rows, write
@@ -227,3 +228,17 @@ def test_frames_of_libraries(library, monkeypatch):
         frame = pytest.importorskip("narwhals").from_native(frame)
     facts = read_facts([frame], SIGNATURE, clock=Clock("1d"))
     assert rows(facts, "Stop") == [("", ("a",), 0, 1.0), ("", ("b",), 2, 1.0)]
+
+
+def test_wide_tables_may_have_views_of_text():
+    """As polars hands them over; Arrow itself cannot take rows of them."""
+    columns = {"who": ["a", "b", "a"], "t": [0, 0, 1], "kind": ["x", "y", "x"]}
+    texts = {n: pa.array(columns[n]).cast(pa.string_view()) for n in ("who", "kind")}
+    theory = parse("sort s\npredicate Here(s)")
+    one, other = (
+        fotltn_read(theory, wide=[Wide(source, "s", "who", "t", features=["kind"],
+                                       categories={"kind": ["x", "y"]}, presence="Here")])
+        for source in (columns, Frame(pa.table({**columns, **texts})))
+    )  # fmt: skip
+    assert one.inputs["s"].values.equal(other.inputs["s"].values)
+    assert one.names == other.names

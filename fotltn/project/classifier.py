@@ -1,0 +1,368 @@
+"""A classifier in the manner of scikit-learn: from a wide table to a probability for each row."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
+from fotltn.grounding.cells import times
+from fotltn.grounding.frames import Source, read_sources
+from fotltn.grounding.labels import Labels
+from fotltn.grounding.measures import Entity, Measure
+from fotltn.grounding.read import as_text
+from fotltn.grounding.wide import Wide
+from fotltn.learn.objective import predicted
+from fotltn.logic.check import CheckedTheory
+from fotltn.project.api import Path_, train
+from fotltn.project.model import Model
+from fotltn.syntax.theory import Theory
+
+if TYPE_CHECKING:
+    from fotltn.semantics.tables import Names
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+
+class Classifier:
+    """Learns a predicate from a wide table, and gives its probability for each row of another.
+
+    It has the methods that scikit-learn asks of a classifier, which needs not be installed. A frame
+    is what `Wide` takes: a data frame, a mapping from columns to lists, or a file by name. Settings
+    are checked by `fit`, and are kept as they are; `set_params(training__rate=0.01)` changes one
+    of several.
+
+    Args:
+        theory: as of `train`: a theory, its file or its text.
+        target: the predicate to predict.
+        sort: as all up to `measures` it says what the columns are, as in `Wide`.
+        entity: the column with the entity that a row is about.
+        time: the column with the time.
+        trace: the column with the trace. Rows of one trace belong together: split by it.
+        predicates: predicates by column. The column of the target has the labels, empty where
+            there are none; for predictions it may be missing.
+        arguments: of predicates, by column.
+        features: columns that networks see.
+        categories: of features with text, by column.
+        presence: predicates that are true where there is a row.
+        measures: predicates that are read off a column, by name.
+        learn: further predicates that networks compute.
+        define: predicates that formulas define, as of `train`, as all that follows.
+        networks: settings of predicates, which `train` calls `predicates`.
+        exclusive: predicates that exclude each other.
+        inputs: what networks see of each sort.
+        objective: what is minimised.
+        training: how.
+        data: further settings of the data, as `{"local": ["pump"]}`.
+        machine: what computes.
+        semantics: what axioms mean.
+        p: the exponent of its means.
+        seed: of everything that is drawn.
+        threshold: the probability from which on `predict` says 1.
+
+    After `fit`, `model_` is the model, and `classes_` are 0 and 1, as the columns of
+    `predict_proba`.
+    """
+
+    _estimator_type = "classifier"  # for scikit-learn before 1.6
+
+    def __init__(
+        self,
+        theory: Theory | CheckedTheory | Path_,
+        target: str,
+        *,
+        sort: str,
+        entity: str | Entity,
+        time: str | None = None,
+        trace: str | None = None,
+        predicates: Mapping[str, str] | None = None,
+        arguments: Mapping[str, Sequence[str | Entity]] | None = None,
+        features: Sequence[str] = (),
+        categories: Mapping[str, Sequence[str]] | None = None,
+        presence: str | Sequence[str] | None = None,
+        measures: Mapping[str, Measure] | None = None,
+        learn: Sequence[str] = (),
+        define: Mapping[str, str] | None = None,
+        networks: Mapping[Any, Any] | None = None,
+        exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
+        inputs: Mapping[str, Any] | None = None,
+        objective: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        machine: Mapping[str, Any] | None = None,
+        semantics: str | None = None,
+        p: float | None = None,
+        seed: int = 0,
+        threshold: float = 0.5,
+    ) -> None:
+        """Nothing is read or checked before `fit`."""
+        self.theory, self.target = theory, target
+        self.sort, self.entity, self.time, self.trace = sort, entity, time, trace
+        self.predicates, self.arguments = predicates, arguments
+        self.features, self.categories = features, categories
+        self.presence, self.measures = presence, measures
+        self.learn, self.define, self.networks = learn, define, networks
+        self.exclusive, self.inputs = exclusive, inputs
+        self.objective, self.training = objective, training
+        self.data, self.machine = data, machine
+        self.semantics, self.p, self.seed = semantics, p, seed
+        self.threshold = threshold
+
+    # --- learning and predicting ------------------------------------------------------------------
+
+    def fit(self, frame: Source, y: Any = None) -> Self:
+        """Train on a frame.
+
+        Args:
+            frame: the wide table.
+            y: the labels of its rows, true, false or a degree, in place of the target's column.
+
+        Raises:
+            FotError: columns are missing, settings are wrong, the target is not learned, or what
+                is learned belongs to this frame alone.
+        """
+        model = train(
+            self.theory, learn=self._learned(), define=self.define, semantics=self.semantics,
+            p=self.p, seed=self.seed, wide=self._wide(self._labelled(frame, y)), data=self.data,
+            inputs=self.inputs, predicates=self.networks, exclusive=self.exclusive,
+            objective=self.objective, training=self.training, machine=self.machine,
+        )  # fmt: skip
+        self._check_travels(model)
+        self.model_ = model
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict_proba(self, frame: Source) -> Numbers:
+        """For each row of a frame, in its order, how probable it is that the target is false, true.
+
+        Rows are about the entity, or the arguments, time and trace that they name. Labels in the
+        frame are not looked at.
+
+        Raises:
+            DataError: there was no `fit`, or the frame lacks a column or does not fit.
+        """
+        degrees = self._degrees(self._applied(frame), frame)
+        return np.stack([1 - degrees, degrees], axis=1)
+
+    def predict(self, frame: Source) -> Numbers:
+        """For each row of a frame, in its order, whether the target is true: 0 or 1."""
+        return np.asarray(self.predict_proba(frame)[:, 1] >= self.threshold, dtype=np.int64)
+
+    def score(self, frame: Source, y: Any = None) -> float:
+        """The share of the labelled facts of a frame that is predicted as it is labelled.
+
+        Raises:
+            DataError: there was no `fit`, the frame does not fit, or has no labels of the target.
+        """
+        report = self._applied(self._labelled(frame, y)).metrics(threshold=self.threshold)
+        if report is None or self.target not in report.predicates:
+            raise DataError(
+                f"the frame has no labels of '{self.target}', so that there is no score"
+            )
+        return report.predicates[self.target].accuracy.value
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name; if deep, also those in settings, as `training__rate`."""
+        settings = {name: getattr(self, name) for name in _settings()}
+        if deep:
+            for name in _settings():
+                settings |= _inner(name, settings[name])
+        return settings
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings by name; `training__rate` stands for the rate in `training`.
+
+        Raises:
+            DataError: there is no such setting.
+        """
+        for path, value in settings.items():
+            name, *keys = path.split("__")
+            if name not in _settings():
+                hint = name_hint(name, _settings())
+                raise DataError(f"a classifier has no setting '{name}'; {hint}")
+            setattr(self, name, _with(getattr(self, name), keys, value, name))
+        return self
+
+    def __repr__(self) -> str:
+        """The target, and how it was trained."""
+        return f"Classifier(target={self.target!r}, sort={self.sort!r}, training={self.training!r})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there was a `fit`."""
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks, which is installed then."""
+        from sklearn.utils import (  # type: ignore[import-untyped]
+            ClassifierTags,
+            InputTags,
+            Tags,
+            TargetTags,
+        )
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=False),
+            classifier_tags=ClassifierTags(multi_class=False),
+            input_tags=InputTags(two_d_array=False, categorical=True, string=True),
+        )
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    def _columns(self) -> dict[str, str]:
+        """Predicates by column, with one for the target."""
+        columns = dict(self.predicates or {})
+        return columns if self.target in columns.values() else {**columns, self.target: self.target}
+
+    def _column(self) -> str:
+        """The column of the target."""
+        return next(c for c, name in self._columns().items() if name == self.target)
+
+    def _learned(self) -> list[str]:
+        """What networks compute, unless settings say otherwise of it."""
+        learn = [self.learn] if isinstance(self.learn, str) else list(self.learn)
+        shared = [n for group in (self.networks or {}) if isinstance(group, tuple) for n in group]
+        for group in self.exclusive:
+            shared += group.get("predicates", ()) if isinstance(group, Mapping) else group
+        return [n for n in dict.fromkeys([self.target, *learn]) if n not in shared]
+
+    def _wide(self, frame: Source) -> Wide:
+        return Wide(
+            frame, self.sort, self.entity, self.time, self.trace, self._columns(),
+            self.arguments or {}, self.features, self.categories or {}, self.presence,
+            self.measures or {},
+        )  # fmt: skip
+
+    def _labelled(self, frame: Source, y: Any) -> Source:
+        """A frame with labels in the column of the target."""
+        if y is None:
+            return frame
+        ((_, table),) = read_sources([frame])
+        labels = y.tolist() if hasattr(y, "tolist") else list(y)
+        if len(labels) != table.num_rows:
+            raise DataError(f"there are {len(labels)} labels for {table.num_rows} rows")
+        cells = [None if label is None or label != label else str(label) for label in labels]
+        column = self._column()
+        others = table.drop_columns([column] if column in table.column_names else [])
+        return others.append_column(column, pa.array(cells, pa.string()))
+
+    # --- predictions ------------------------------------------------------------------------------
+
+    def _check_travels(self, model: Model) -> None:
+        """Refuse a model that has no answer for other frames."""
+        from fotltn.project.apply import obstacles
+
+        if self.target not in model.grounding.open:
+            raise DataError(
+                Diagnostic(
+                    f"'{self.target}' is not learned, so that there is nothing to predict",
+                    hint=f"learned are {listing(model.grounding.open)}",
+                )
+            )
+        if reasons := obstacles(model.config, model.world):
+            raise DataError(
+                Diagnostic(
+                    f"there can be no predictions for other frames: {'; '.join(reasons)}",
+                    hint="name features, and see to it that inputs have no embedding of their own",
+                )
+            )
+
+    def _applied(self, frame: Source) -> Model:
+        """The model over a frame."""
+        if not self.__sklearn_is_fitted__():
+            raise DataError("the classifier is not trained yet; call fit(frame) first")
+        (name,) = (wide.file for wide in self.model_.config.data.wide)
+        return self.model_.apply({name: frame})
+
+    def _degrees(self, model: Model, frame: Source) -> Numbers:
+        """The degree of the target for each row."""
+        ((place, table),) = read_sources([frame])
+        declared = model.theory.signature.predicates[self.target]
+        named = (self.arguments or {}).get(self._column(), (self.entity,))
+        wanted = [*named, self.time, self.trace]
+        columns = dict.fromkeys(c for c in wanted if isinstance(c, str))
+        text = as_text(place, table.select(list(columns)))
+        rows = table.num_rows
+        traces = _numbered(text, self.trace, {t: i for i, t in enumerate(model.facts.traces)}, rows)
+        index = [traces]
+        for argument, sort in zip(named, declared.sorts, strict=True):
+            index.append(_entities(text, argument, sort, traces, model.facts.names))
+        moving = not declared.static and self.time is not None
+        index.append(_times(text, self.time) if moving else np.zeros(rows, np.int64))
+        cells = torch.as_tensor(np.stack(index), device=model.world.fixed.lengths.device)
+        asked = Labels({self.target: cells}, {})
+        return predicted(asked, model.tables)[self.target].double().cpu().numpy()
+
+
+def _numbered(text: pa.Table, column: str | None, numbers: Mapping[str, int], rows: int) -> Numbers:
+    """The numbers of what rows name; without a column, or a name, of the only one there is."""
+    names = [None] * rows if column is None else text.column(column).to_pylist()
+    only = 0 if len(numbers) == 1 else None
+    places = [only if name is None else numbers[name] for name in names]
+    if None in places:
+        raise DataError(f"row {places.index(None) + 1} names no trace, and there are several")
+    return np.array(places, dtype=np.int64)
+
+
+def _times(text: pa.Table, column: str | None) -> Numbers:
+    """The time points that rows name."""
+    points, wrong = times(text.column(column))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0]) + 1
+        raise DataError(f"row {row} names no time point, so there is no prediction")
+    return points
+
+
+def _entities(
+    text: pa.Table, argument: str | Entity, sort: str, traces: Numbers, names: Names
+) -> Numbers:
+    """The numbers of the entities that rows name, each in its trace."""
+    if isinstance(argument, Entity):
+        cells: Sequence[str | None] = [argument.name] * len(traces)
+    else:
+        cells = text.column(argument).to_pylist()
+    if None in cells:
+        raise DataError(f"row {cells.index(None) + 1} names no '{sort}', so there is no prediction")
+    if sort not in names.local:
+        numbers = {name: i for i, name in enumerate(names.entities[sort])}
+        return np.array([numbers[str(cell)] for cell in cells], dtype=np.int64)
+    within = [{name: i for i, name in enumerate(listed)} for listed in names.local[sort]]
+    places = [within[trace][str(cell)] for trace, cell in zip(traces, cells, strict=True)]
+    return np.array(places, dtype=np.int64)
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+def _settings() -> Collection[str]:
+    """The names of all settings."""
+    return [name for name in inspect.signature(Classifier.__init__).parameters if name != "self"]
+
+
+def _inner(path: str, value: Any) -> dict[str, Any]:
+    """Settings in settings, by their paths."""
+    if not isinstance(value, Mapping):
+        return {}
+    inner: dict[str, Any] = {}
+    for key, part in value.items():
+        if isinstance(key, str):
+            inner |= {f"{path}__{key}": part, **_inner(f"{path}__{key}", part)}
+    return inner
+
+
+def _with(value: Any, keys: Sequence[str], new: Any, path: str) -> Any:
+    """Settings with another value at a place; those before stay as they are."""
+    if not keys:
+        return new
+    if value is not None and not isinstance(value, Mapping):
+        raise DataError(f"the setting '{path}' is {shown(value)}, which has no '{keys[0]}'")
+    first, *rest = keys
+    before = dict(value or {})
+    return {**before, first: _with(before.get(first), rest, new, f"{path}__{first}")}

@@ -1,0 +1,341 @@
+"""The classifier: as scikit-learn asks, over frames of every kind, with errors that say why."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fotltn
+from fotltn import Classifier, DataError, Entity
+
+THEORY = """\
+sort pump
+predicate Failed(pump), Worn(pump), Repair(pump)
+static predicate Old(pump)
+axiom Cause: forall x. G(Failed(x) -> Worn(x))
+"""
+
+COLUMNS: dict[str, Any] = {
+    "sort": "pump",
+    "entity": "pump",
+    "time": "hour",
+    "trace": "day",
+    "predicates": {"failed": "Failed", "worn": "Worn", "repair": "Repair"},
+    "features": ["bar"],
+}
+
+
+def frame(days: int = 6, hours: int = 4, first: int = 0) -> dict[str, list[Any]]:
+    """Days of two pumps, whose pressure says whether they have failed; rows in no order."""
+    draw = np.random.default_rng(3 + first)
+    rows = [
+        (f"d{day}", pump, hour)
+        for day in range(first, first + days)
+        for pump in ("north", "south")
+        for hour in range(hours)
+    ]
+    draw.shuffle(rows)
+    bar = draw.normal(5, 2, len(rows))
+    return {
+        "day": [row[0] for row in rows],
+        "pump": [row[1] for row in rows],
+        "hour": [int(row[2]) for row in rows],
+        "bar": bar.tolist(),
+        "failed": [int(b < 4) for b in bar],
+        "worn": [None if b > 6 else int(b < 5) for b in bar],
+        "repair": [0] * len(rows),
+    }
+
+
+def without(columns: dict[str, list[Any]], *names: str) -> dict[str, list[Any]]:
+    return {name: cells for name, cells in columns.items() if name not in names}
+
+
+def make(**settings: Any) -> Classifier:
+    defaults = {"learn": ["Worn"], "training": {"epochs": 60, "rate": 0.05}, **COLUMNS}
+    return Classifier(THEORY, "Failed", **{**defaults, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Classifier:
+    return make().fit(frame())
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+
+def test_each_row_has_the_degree_of_its_fact(fitted):
+    new = frame(first=10, hours=7)
+    assert fitted.model_.theory.signature.predicates["Failed"].sorts == ("pump",)
+    proba = fitted.predict_proba(without(new, "failed", "worn"))
+    table = fitted.model_.apply({"wide 1": new}).predictions(["Failed"]).to_pylist()
+    degrees = {(r["trace"], r["arg1"], r["time"]): r["truth"] for r in table}
+    rows = list(zip(new["day"], new["pump"], new["hour"], strict=True))
+    assert len(set(rows)) == len(rows) == len(degrees)
+    assert proba.shape == (len(rows), 2)
+    assert proba[:, 1] == pytest.approx([degrees[row] for row in rows])
+    assert proba.sum(1) == pytest.approx(np.ones(len(rows)))
+    assert fitted.predict(new).tolist() == [int(degrees[row] >= 0.5) for row in rows]
+    assert fitted.classes_.tolist() == [0, 1]
+
+
+def test_labels_in_a_frame_change_no_prediction(fitted):
+    new = frame(first=10)
+    other = {**new, "failed": [1 - f for f in new["failed"]]}
+    assert np.array_equal(fitted.predict_proba(new), fitted.predict_proba(other))
+    assert fitted.score(other) == pytest.approx(1 - fitted.score(new))
+
+
+def test_the_score_is_the_share_of_right_predictions(fitted):
+    new = frame(first=10)
+    right = fitted.predict(new) == np.array(new["failed"])
+    assert fitted.score(new) == pytest.approx(right.mean())
+    assert right.mean() > 0.8
+    assert fitted.score(without(new, "failed"), new["failed"]) == pytest.approx(right.mean())
+    some = {**new, "failed": [None, *new["failed"][1:]]}
+    assert fitted.score(some) == pytest.approx(right[1:].mean())
+
+
+def test_labels_may_come_beside_the_frame():
+    rows, short = frame(), {"epochs": 3}
+    bare = without(rows, "failed")
+    columns = {c: n for c, n in COLUMNS["predicates"].items() if c != "failed"}
+    by_column = make(training=short).fit(rows)
+    for labels in (
+        rows["failed"],
+        np.array(rows["failed"]),
+        np.array(rows["failed"], dtype=bool),
+        np.array(rows["failed"], dtype=float),
+    ):
+        for predicates in (COLUMNS["predicates"], columns):
+            beside = make(training=short, predicates=predicates).fit(bare, labels)
+            assert np.array_equal(beside.predict_proba(bare), by_column.predict_proba(bare))
+    partly = [None, float("nan"), *rows["failed"][2:]]
+    model = make(training=short).fit(bare, partly).model_
+    assert len(model.world.labels.truth["Failed"]) == len(rows["failed"]) - 2
+    with pytest.raises(DataError, match="there are 2 labels for 48 rows"):
+        make().fit(bare, [0, 1])
+
+
+def test_frames_of_every_kind_give_the_same(fitted, tmp_path):
+    columns = without(frame(first=10), "failed", "worn")
+    expected = fitted.predict_proba(columns)
+    table = pa.table(columns)
+    assert np.array_equal(fitted.predict_proba(table), expected)
+    assert np.array_equal(fitted.predict_proba(pa.RecordBatch.from_pydict(columns)), expected)
+
+    class Frame:
+        def __arrow_c_stream__(self, schema: object = None) -> object:
+            return table.__arrow_c_stream__(schema)
+
+    assert np.array_equal(fitted.predict_proba(Frame()), expected)
+    lines = [
+        ",".join(columns),
+        *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    assert np.array_equal(fitted.predict_proba(tmp_path / "rows.csv"), expected)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_data_frames(fitted, package):
+    library = pytest.importorskip(package, reason=f"{package} is not installed")
+    columns = without(frame(first=10), "failed", "worn")
+    expected = fitted.predict_proba(columns)
+    assert np.array_equal(fitted.predict_proba(library.DataFrame(columns)), expected)
+
+
+def test_static_targets_local_entities_and_fixed_arguments():
+    theory = THEORY + "predicate Linked(pump, pump)\n"
+    rows = {**frame(), "old": [int(p == "north") for p in frame()["pump"]]}
+    static = Classifier(
+        theory, "Old", **{**COLUMNS, "predicates": {"old": "Old"}},
+        data={"local": ["pump"]}, training={"epochs": 2}, objective={"preset": "facts-only"},
+        learn=["Failed", "Worn", "Repair", "Linked"],
+    ).fit(rows)  # fmt: skip
+    proba = static.predict_proba(rows)[:, 1]
+    by_pump: dict[tuple[str, str], set[float]] = {}
+    for day, pump, degree in zip(rows["day"], rows["pump"], proba.tolist(), strict=True):
+        by_pump.setdefault((day, pump), set()).add(degree)
+    assert len(by_pump) == 12
+    assert all(len(degrees) == 1 for degrees in by_pump.values())
+    pairs = Classifier(
+        theory, "Linked", **{**COLUMNS, "predicates": {"failed": "Linked"}},
+        arguments={"failed": ["pump", Entity("north")]}, training={"epochs": 2},
+        learn=["Failed", "Worn", "Repair", "Old"],
+    ).fit(rows)  # fmt: skip
+    table = pairs.model_.apply({"wide 1": rows}).predictions(["Linked"]).to_pylist()
+    degrees = {(r["trace"], r["arg1"], r["arg2"], r["time"]): r["truth"] for r in table}
+    keys = zip(rows["day"], rows["pump"], rows["hour"], strict=True)
+    expected = [degrees[day, pump, "north", hour] for day, pump, hour in keys]
+    assert pairs.predict_proba(rows)[:, 1] == pytest.approx(expected)
+
+
+def test_a_defined_target_and_one_of_a_group_are_predicted():
+    rows = frame()
+    defined = make(
+        define={"Failed(x)": "Worn(x) & !Repair(x)"}, training={"epochs": 2}
+    ).fit(rows)  # fmt: skip
+    group = make(learn=(), exclusive=[["Failed", "Worn"]], training={"epochs": 2}).fit(rows)
+    for classifier in (defined, group):
+        assert classifier.predict_proba(rows).shape == (48, 2)
+
+
+# --- as scikit-learn asks -----------------------------------------------------------------------
+
+
+def test_settings_are_those_of_the_constructor():
+    classifier = make(inputs={"pump": {"encoder": {"kind": "gru"}}})
+    settings = classifier.get_params(deep=False)
+    assert settings["training"] is classifier.training
+    assert Classifier(**settings).get_params(deep=False) == settings
+    deep = classifier.get_params()
+    assert deep["training__rate"] == 0.05
+    assert deep["inputs__pump__encoder__kind"] == "gru"
+    before = classifier.training
+    assert classifier.set_params(training__rate=0.1, threshold=0.3) is classifier
+    assert classifier.training == {"epochs": 60, "rate": 0.1}
+    assert before == {"epochs": 60, "rate": 0.05}
+    classifier.set_params(inputs__pump__changes=[1], objective__weight=2)
+    assert classifier.get_params()["inputs__pump__changes"] == [1]
+    assert classifier.objective == {"weight": 2}
+    assert "Failed" in repr(classifier)
+
+
+def test_the_threshold_is_that_of_predict(fitted):
+    new = frame(first=10)
+    proba = fitted.predict_proba(new)[:, 1]
+    try:
+        assert fitted.set_params(threshold=0.9).predict(new).tolist() == (proba >= 0.9).tolist()
+        right = (proba >= 0.9) == np.array(new["failed"], dtype=bool)
+        assert fitted.score(new) == pytest.approx(right.mean())
+    finally:
+        fitted.set_params(threshold=0.5)
+
+
+def test_a_trained_classifier_can_be_pickled(fitted):
+    copy = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(copy.predict_proba(frame()), fitted.predict_proba(frame()))
+
+
+def test_the_module_does_not_load_scikit_learn():
+    code = "import fotltn, sys; fotltn.Classifier; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    "theory", [THEORY, fotltn.parse(THEORY), fotltn.check(fotltn.parse(THEORY))]
+)
+def test_scikit_learn_clones_it(theory):
+    from sklearn.base import clone, is_classifier  # type: ignore[import-untyped]
+    from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
+
+    classifier = Classifier(theory, "Failed", learn=["Worn"], training={"epochs": 2}, **COLUMNS)
+    classifier.fit(frame())
+    check_is_fitted(classifier)
+    copy = clone(classifier)
+    assert is_classifier(copy)
+    assert copy.get_params().keys() == classifier.get_params().keys()
+    assert not hasattr(copy, "model_")
+    assert np.array_equal(
+        copy.fit(frame()).predict_proba(frame()), classifier.predict_proba(frame())
+    )
+
+
+def test_scikit_learn_splits_by_trace():
+    from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]
+    from sklearn.model_selection import (  # type: ignore[import-untyped]
+        GridSearchCV,
+        GroupKFold,
+        cross_val_predict,
+        cross_val_score,
+    )
+
+    columns = frame()
+    rows, labels = pa.table(columns), np.array(columns["failed"])
+    classifier, folds = make(training={"epochs": 20, "rate": 0.05}), GroupKFold(3)
+    proba = cross_val_predict(
+        classifier, rows, cv=folds, groups=columns["day"], method="predict_proba"
+    )
+    assert proba.shape == (48, 2)
+    for train, test in folds.split(labels, groups=columns["day"]):
+        alone = make(training={"epochs": 20, "rate": 0.05}).fit(rows.take(train))
+        assert np.array_equal(alone.predict_proba(rows.take(test)), proba[test])
+    scores = cross_val_score(classifier, rows, cv=folds, groups=columns["day"])
+    with_labels = cross_val_score(
+        classifier, rows.drop_columns(["failed"]), labels, cv=folds, groups=columns["day"],
+        scoring="roc_auc",
+    )  # fmt: skip
+    assert accuracy_score(labels, proba[:, 1] >= 0.5) == pytest.approx(scores.mean())
+    assert (with_labels > 0.8).all()
+    search = GridSearchCV(classifier, {"training__rate": [1e-6, 0.05]}, cv=folds)
+    search.fit(rows, groups=columns["day"])
+    assert search.best_params_ == {"training__rate": 0.05}
+    assert search.predict(rows).shape == (48,)
+    assert classifier.training == {"epochs": 20, "rate": 0.05}
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def test_before_fit_there_is_nothing_to_predict():
+    for ask in (make().predict_proba, make().predict, make().score):
+        with pytest.raises(DataError, match=r"not trained yet; call fit\(frame\) first"):
+            ask(frame())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target": "Faild"}, "unknown predicate 'Faild'"),
+        ({"networks": {"Failed": "facts"}}, "'Failed' is not learned"),
+        ({"define": {"Failed(x)": "Repair(x)"}}, "labels for 'Failed', which nothing learns"),
+        ({"networks": {"Failed": "logits"}}, "no predictions for other frames: 'Failed' is comput"),
+        ({"features": []}, "no predictions for other frames: networks see of each 'pump'"),
+        ({"features": ["bar", "heat"]}, "no column 'heat'"),
+        ({"entity": "who"}, "no column 'who'"),
+        ({"predicates": {"worn": "Worn"}}, "no column 'Failed'"),
+        ({"sort": "pmup"}, "unknown sort 'pmup'"),
+        ({"training": {"epoch": 3}}, "unknown key 'training.epoch'"),
+        ({"training": 3}, "training: expected settings by name, not 3"),
+        ({"learn": [3]}, "expected the name of a predicate, not 3"),
+    ],
+)
+def test_fit_refuses(settings, message):
+    classifier = make(training={"epochs": 1}).set_params(**settings)
+    with pytest.raises(fotltn.FotError, match=message):
+        classifier.fit(frame())
+    assert not hasattr(classifier, "model_")
+
+
+def test_frames_that_do_not_fit(fitted):
+    new = frame(first=10)
+    with pytest.raises(DataError, match="no column 'bar'"):
+        fitted.predict_proba(without(new, "bar"))
+    with pytest.raises(DataError, match="no column 'repair'"):
+        fitted.predict_proba(without(new, "repair"))
+    with pytest.raises(DataError, match="the frame has no labels of 'Failed'"):
+        fitted.score(without(new, "failed"))
+    with pytest.raises(DataError, match="cannot read facts from a value of type 'int'"):
+        fitted.predict_proba(3)
+    empty = {name: [*cells, None] for name, cells in new.items()}
+    with pytest.raises(DataError, match="row 49 names no trace"):
+        fitted.predict_proba(empty)
+    empty["day"][-1] = "d10"
+    with pytest.raises(DataError, match="row 49"):
+        fitted.predict_proba(empty)
+
+
+def test_unknown_settings():
+    with pytest.raises(DataError, match="no setting 'trainig'; did you mean 'training'"):
+        make().set_params(trainig={})
+    with pytest.raises(DataError, match="'seed' is 0, which has no 'a'"):
+        make().set_params(seed__a=1)
