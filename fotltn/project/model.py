@@ -360,12 +360,16 @@ class Model:
     def save(self, path: Path | str) -> None:
         """Write the model as one folder; it replaces a model that is there, at once.
 
+        With it goes a card for people, `README.md`, which nothing reads back.
+
         Of modules of your own the weights are written, and the name of the class, but no code:
         `load_model` takes the modules.
 
         Raises:
             DataError: there is something else in that place, or it cannot be written.
         """
+        from fotltn.project.card import CARD, card
+
         tensors, domain = pack_world(self.world)
         tensors |= {f"weights/{n}": t for n, t in self.grounding.state_dict().items()}
         metrics = self.metrics()
@@ -387,6 +391,7 @@ class Model:
                 "domain.json": domain,
                 "metrics.json": {} if metrics is None else metrics.as_dict(),
                 "training.json": training,
+                CARD: card(self, metrics),
             },
             kind=KIND,
         )

@@ -175,8 +175,8 @@ def saved(tmp_path_factory):
 
 
 FILES = (
-    "domain.json", "manifest.json", "metrics.json", "project.toml", "theory.fot", "training.json",
-    "weights.safetensors",
+    "README.md", "domain.json", "manifest.json", "metrics.json", "project.toml", "theory.fot",
+    "training.json", "weights.safetensors",
 )  # fmt: skip
 
 

@@ -117,8 +117,8 @@ def test_weights_are_the_models_own_and_no_code_is_in_its_folder(tables, tmp_pat
     settings = (tmp_path / "model" / "project.toml").read_text()
     assert 'kind = "module"' in settings
     assert 'constructor = "Recurrent"' in settings
-    assert {f.suffix for f in (tmp_path / "model").iterdir()} == {".toml", ".json", ".fot",
-                                                                  ".safetensors"}  # fmt: skip
+    suffixes = {".toml", ".json", ".fot", ".md", ".safetensors"}
+    assert {f.suffix for f in (tmp_path / "model").iterdir()} == suffixes
 
 
 def test_another_process_that_has_the_class_gives_the_same(tables, tmp_path):

@@ -1,0 +1,338 @@
+"""The card of a model: what it predicts, from what, how well, and where it ends. For people alone.
+
+Nothing reads it back. It says what the model's folder holds and nothing else, so that the same
+model has the same card everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from fotltn.errors import visible
+from fotltn.format import count, degree, number
+from fotltn.grounding.facts import Facts
+from fotltn.grounding.labels import Labels
+from fotltn.learn.fit import Epoch
+from fotltn.logic.check import CheckedTheory
+from fotltn.networks.grounding import Grounding
+from fotltn.project.apply import obstacles
+from fotltn.project.config import IN_PYTHON, Config, InputConfig
+from fotltn.project.world import World
+from fotltn.syntax.show import show
+from fotltn.syntax.theory import PredicateDecl
+
+if TYPE_CHECKING:
+    from fotltn.analysis.metrics import Report
+
+#: The name of the file, which code hosts show with a folder.
+CARD = "README.md"
+
+_LISTED = 50  # axioms, features and categories, of which a card names no more
+
+
+class Described(Protocol):
+    """What a card is made of: a model."""
+
+    config: Config
+    world: World
+    grounding: Grounding
+    history: tuple[Epoch, ...]
+    reason: str
+    flips: float | None
+    versions: Mapping[str, str]
+
+    @property
+    def theory(self) -> CheckedTheory:
+        """The theory."""
+
+    @property
+    def facts(self) -> Facts:
+        """The names of traces and entities."""
+
+    @property
+    def best_epoch(self) -> int:
+        """The number of the last epoch that was the best so far."""
+
+    @property
+    def bias(self) -> tuple[str, ...]:
+        """In which ways training on parts of the data differs from training on all of it."""
+
+
+def card(model: Described, metrics: Report | None) -> str:
+    """The card of a model as Markdown.
+
+    Args:
+        model: the model.
+        metrics: those on its test facts.
+    """
+    learned = ", ".join(map(_code, model.grounding.open)) or "nothing"
+    sections = {
+        "": [f"This folder is a model of FOT-LTN that predicts {learned}."],
+        "What it predicts": _predictions(model),
+        "From what": _inputs(model),
+        "Data": _data(model),
+        "Training": _training(model),
+        "Axioms": _axioms(model),
+        "Metrics": _metrics(metrics),
+        "New data": _new_data(model),
+        "Limits": _limits(model, metrics),
+        "Use": _use(model),
+    }
+    parts = [f"# Model of {', '.join(map(_plain, model.grounding.open)) or 'nothing'}"]
+    for title, lines in sections.items():
+        text = "\n".join(lines)
+        if text:
+            parts.append(f"## {title}\n\n{text}" if title else text)
+    return "\n\n".join(parts) + "\n"
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _plain(text: str) -> str:
+    """Text of the input on one line, without what Markdown or a terminal would obey."""
+    return visible(" ".join(text.split())).replace("`", "'")
+
+
+def _code(text: str) -> str:
+    return f"`{_plain(text)}`"
+
+
+def _some(names: Iterable[str]) -> str:
+    """Names as code, cut where there are many."""
+    codes = [_code(name) for name in names]
+    more = len(codes) - _LISTED
+    return ", ".join([*codes[:_LISTED], *([f"and {count(more)} more"] if more > 0 else [])])
+
+
+def _many(amount: int, what: str, plural: str = "") -> str:
+    return f"{count(amount)} {what if amount == 1 else plural or what + 's'}"
+
+
+def _head(decl: PredicateDecl) -> str:
+    sorts = f"({', '.join(decl.sorts)})" if decl.sorts else ""
+    return f"{'static ' * decl.static}{decl.name}{sorts}"
+
+
+# --- sections ---------------------------------------------------------------------------------
+
+
+def _predictions(model: Described) -> Iterator[str]:
+    declared = model.theory.signature.predicates
+    yield (
+        "For each binding of its arguments, and each time point unless it is static, a degree "
+        "from 0 to 1:\n"
+    )
+    for name in model.grounding.open:
+        yield f"- {_code(_head(declared[name]))}, by {_computed(model, name)}"
+
+
+def _computed(model: Described, name: str) -> str:
+    how = model.config.predicates.get(name)
+    for group in model.config.groups:
+        if name in group.predicates:
+            return f"a network that chooses one of {_some(group.predicates)}" + (
+                " or none" if group.other else ""
+            )
+    if how is None:
+        return "a network"
+    if how.kind == "formula":
+        variables = f"({', '.join(how.variables)})" if how.variables else ""
+        return f"its definition {_code(f'{name}{variables} := {how.formula}')}"
+    if how.kind in IN_PYTHON:
+        return f"the {'function' if how.kind == 'function' else 'module'} {_code(how.constructor)}"
+    if how.kind == "logits":
+        return "a logit for each fact"
+    return f"a network with hidden layers of {', '.join(map(str, how.hidden)) or 'no'} units"
+
+
+def _inputs(model: Described) -> Iterator[str]:
+    for sort, seen in model.config.inputs.items():
+        if sort in model.grounding.inputs_by_sort:
+            features = model.world.fixed.inputs.get(sort)
+            names = () if features is None or not seen.features else features.names
+            yield f"- Of each {_code(sort)}, networks see {'; '.join(_seen(seen, names))}."
+    made = {*model.config.predicates, *(n for g in model.config.groups for n in g.predicates)}
+    facts = {n for n, how in model.config.predicates.items() if how.kind == "facts"}
+    taken = [
+        _head(decl)
+        for name, decl in model.theory.signature.predicates.items()
+        if name not in made - facts
+    ]
+    if taken:
+        yield f"- Axioms and definitions also take from the data {_some(taken)}."
+
+
+def _seen(seen: InputConfig, features: Iterable[str]) -> Iterator[str]:
+    names = list(features)
+    if names:
+        yield f"{_many(len(names), 'feature')} ({_some(names)})"
+    if seen.changes:
+        steps = ", ".join(map(str, seen.changes))
+        yield f"by how much features have changed over {steps} step{'s' * (seen.changes != (1,))}"
+    if seen.neighbours:
+        yield f"the neighbours by {_some(seen.neighbours)}"
+    if seen.embedding:
+        when = "at all times" if seen.time == "static" else "at each time"
+        yield f"a learned vector of {_many(seen.embedding, 'number')}, {when}"
+    if seen.encoder is not None:
+        encoder = seen.encoder
+        kind = encoder.constructor if encoder.kind == "module" else encoder.kind
+        yield f"all of it through an encoder over time ({_code(kind)})"
+
+
+def _data(model: Described) -> Iterator[str]:
+    facts = model.facts
+    lengths = sorted({facts.lengths[0], *facts.lengths}) if facts.lengths else [0]
+    span = f"{count(lengths[0])} to {count(lengths[-1])}" if len(lengths) > 1 else count(lengths[0])
+    points = "time point" if lengths == [1] else "time points"
+    yield f"- {_many(len(facts.traces), 'trace')} of {span} {points}"
+    sizes = {sort: len(names) for sort, names in facts.entities.items()}
+    sizes |= {sort: sum(map(len, names)) for sort, names in facts.local.items()}
+    for sort in model.theory.signature.sorts:
+        if sort in sizes:
+            where = ", numbered within each trace" if sort in facts.local else ""
+            yield f"- {_many(sizes[sort], 'entity', 'entities')} of sort {_code(sort)}{where}"
+    yield from _labelled("to learn from", model.world.labels)
+    if model.world.watched is not None:
+        yield from _labelled("to watch while training", model.world.watched)
+    if model.world.test is not None:
+        yield from _labelled("to test on", model.world.test)
+
+
+def _labelled(purpose: str, labels: Labels) -> Iterator[str]:
+    by_predicate = [
+        f"{_code(name)} {count(len(truth))} ({count(int((truth >= 0.5).sum()))} true)"
+        for name, truth in sorted(labels.truth.items())
+        if len(truth)
+    ]
+    rest = f": {', '.join(by_predicate)}" if by_predicate else ""
+    yield f"- {_many(labels.total, 'labelled fact')} {purpose}{rest}"
+
+
+def _training(model: Described) -> Iterator[str]:
+    if not model.history:
+        return
+    settings = model.config.training
+    weights = sum(p.numel() for p in model.grounding.parameters())
+    yield (
+        f"- {_many(weights, 'parameter')}, optimiser {_code(settings.optimiser)}, "
+        f"rate {settings.rate:g}, seed {settings.seed}"
+    )
+    yield (
+        f"- {_many(len(model.history), 'epoch')}, of which {count(model.best_epoch)} was the best; "
+        f"it ended since {_ended(model.reason)}"
+    )
+    if model.flips is not None:
+        yield f"- {number(model.flips)} of the labels are taken to be flipped, as was learned"
+    if model.versions:
+        programs = [f"{_plain(n)} {_plain(v)}" for n, v in sorted(model.versions.items())]
+        yield f"- by {', '.join(programs)}"
+
+
+def _ended(reason: str) -> str:
+    return f"there was {reason}" if reason.startswith("no ") else _plain(reason)
+
+
+def _axioms(model: Described) -> Iterator[str]:
+    axioms = model.theory.axioms
+    if not axioms:
+        yield "There are none: it has learned from facts alone."
+        return
+    best = [e.values for e in model.history if e.number == model.best_epoch]
+    values: Mapping[str, float] = best[0] if best else {}
+    if values:
+        semantics = _code(model.config.semantics)
+        yield f"With their values in the best epoch, in the semantics {semantics}:\n"
+    else:
+        yield "Training has not used them:\n"
+    for axiom in axioms[:_LISTED]:
+        value = f" {degree(values[axiom.name])}" if axiom.name in values else ""
+        yield f"- {_code(axiom.name)}{value}: {_code(show(axiom.source))}"
+    if len(axioms) > _LISTED:
+        yield f"- and {count(len(axioms) - _LISTED)} more"
+    if values:
+        yield (
+            "\nA high value is no proof that predictions are good; `fotltn audit` says what it "
+            "rests on."
+        )
+
+
+def _metrics(metrics: Report | None) -> Iterator[str]:
+    if metrics is None:
+        yield "No facts were held back for testing, so that nobody knows how good predictions are."
+        return
+    yield (
+        "On the facts to test on, at the threshold 0.5. `chance` is what a constant scores in "
+        "PR-AUC.\n"
+    )
+    yield "| predicate | test facts | true | PR-AUC | chance | ROC-AUC | accuracy | Brier |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for name, row in metrics.predicates.items():
+        scores = (row.pr_auc, row.chance, row.roc_auc, row.accuracy, row.brier)
+        cells = [_code(name), count(row.facts), count(row.positive)]
+        yield f"| {' | '.join([*cells, *(number(s.value) for s in scores)])} |"
+
+
+def _new_data(model: Described) -> Iterator[str]:
+    if reasons := obstacles(model.config, model.world):
+        yield "The model answers for its own data only:\n"
+        yield from (f"- {_plain(reason)}" for reason in reasons)
+        return
+    yield (
+        "The model answers for other entities, traces and lengths, in tables with the same columns."
+    )
+    tables = [*model.config.data.facts, *(wide.file for wide in model.config.data.wide)]
+    if all("." in name for name in tables):  # others were in memory
+        yield f"It reads {_some(tables)}."
+    for sort, seen in model.config.inputs.items():
+        if seen.embedding and sort in model.grounding.inputs_by_sort:
+            rest = "have the mean of all vectors" if seen.unknown == "mean" else "are refused"
+            yield f"Entities of sort {_code(sort)} that it does not know by name {rest}."
+
+
+def _limits(model: Described, metrics: Report | None) -> Iterator[str]:
+    data, labels = model.config.data, model.world.labels
+    yield (
+        "- It has seen the data above and no others. Where new data differ from these, nothing is "
+        "known of its quality."
+    )
+    yield (
+        "- Degrees are what training came to; that they are frequencies was not checked. "
+        "`fotltn report` shows how far they are."
+    )
+    if data.flip:
+        yield f"- A share of {data.flip:g} of the labels to learn from was flipped on purpose."
+    silent = [n for n in model.grounding.learned if not len(labels.truth.get(n, ()))]
+    if silent and labels.total:
+        yield f"- Of {_some(silent)} there are no labels to learn from: axioms alone speak of it."
+    if not labels.total:
+        yield (
+            "- There are no labels to learn from here: it has learned from axioms alone, or was "
+            "moved to these data after training."
+        )
+    if metrics is not None and data.train < 1 and data.by == "facts":
+        yield (
+            "- Facts to test on were drawn from the same traces and entities as those to learn "
+            "from; for others, it may be worse."
+        )
+    if metrics is not None and (few := [n for n, r in metrics.predicates.items() if r.facts < 30]):
+        yield f"- Metrics of {_some(few)} rest on fewer than 30 facts."
+    yield from (f"- {_plain(sentence)}" for sentence in model.bias)
+
+
+def _use(model: Described) -> Iterator[str]:
+    travels = not obstacles(model.config, model.world)
+    kinds = [h.kind for h in model.config.predicates.values()]
+    encoders = [s.encoder.kind for s in model.config.inputs.values() if s.encoder is not None]
+    if any(kind in IN_PYTHON for kind in (*kinds, *encoders)):
+        yield "It needs modules of its author, of which the folder has the weights, but no code:\n"
+        yield '```python\nfotltn.load_model("MODEL", modules={…})\n```'
+        return
+    yield "With `MODEL` for this folder:\n"
+    yield "```sh"
+    yield f"fotltn predict MODEL{' --data NEW' * travels} -o predictions.csv"
+    yield f"fotltn score MODEL{' --data NEW' * travels}"
+    yield "fotltn report MODEL"
+    yield "```"
