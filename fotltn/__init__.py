@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fotltn.monitor.monitor import Monitor as Monitor
     from fotltn.monitor.trace import steps as steps
     from fotltn.project.api import train as train
+    from fotltn.project.callbacks import Callback as Callback
     from fotltn.project.classifier import Classifier as Classifier
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
@@ -61,6 +62,7 @@ __all__ = (
     "SEMANTICS",
     "AxiomLoss",
     "BuildError",
+    "Callback",
     "Cells",
     "CheckError",
     "Classifier",
@@ -112,6 +114,7 @@ __version__ = "0.2.0.dev0"
 _LAZY = {
     "audit": "fotltn.api",
     "AxiomLoss": "fotltn.learn.module",
+    "Callback": "fotltn.project.callbacks",
     "Cells": "fotltn.analysis.cells",
     "cells": "fotltn.api",
     "Classifier": "fotltn.project.classifier",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -16,8 +14,8 @@ from rich.table import Table
 from fotltn.cli.output import warn
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
-from fotltn.errors import DataError, missing
 from fotltn.format import count, degree, number
+from fotltn.project.callbacks import Callback
 
 if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
@@ -26,10 +24,10 @@ if TYPE_CHECKING:
 _SECONDS = 10.0  # between lines where there is no terminal
 
 
-class Display:
-    """Shows epochs as they come, and writes TensorBoard's logs if that is asked for."""
+class Display(Callback):
+    """Shows epochs as they come: a callback of training."""
 
-    def __init__(self, epochs: int, *, logs: Path | None = None, quiet: bool = False) -> None:
+    def __init__(self, epochs: int, *, quiet: bool = False) -> None:
         """Nothing is shown before the first epoch."""
         self.console = Terminal(sys.stderr)
         self.live: Live | None = None
@@ -41,47 +39,27 @@ class Display:
             TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
         self.task = self.bar.add_task("training", total=epochs)
-        self.writer = _writer(logs) if logs is not None else None
 
-    def __enter__(self) -> Self:
-        if self.console.is_terminal and not self.quiet:
-            self.live = Live(console=self.console, refresh_per_second=8, transient=True)
-            self.live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.live is not None:
-            self.live.stop()
-        if self.writer is not None:
-            self.writer.close()
-
-    def start(self, built: Any) -> None:
+    def start(self, model: Model) -> None:
         """Say what is trained."""
         if self.quiet:
             return
-        parameters = sum(p.numel() for p in built.task.grounding.parameters())
-        axioms = len(built.world.theory.axioms)
-        warn((*built.world.theory.warnings, *built.world.facts.warnings))
-        if built.task.training.batches is not None:
-            from fotltn.networks.parts import bias
-
-            for sentence in bias(built.task.training.batches, built.world.theory):
-                print(f"note: {sentence}", file=sys.stderr)
+        parameters = sum(p.numel() for p in model.grounding.parameters())
+        axioms = len(model.theory.axioms)
+        warn((*model.theory.warnings, *model.facts.warnings))
+        for sentence in model.bias:
+            print(f"note: {sentence}", file=sys.stderr)
         self.console.print(
-            f"{count(parameters)} parameters, {count(built.task.labels.total)} labelled facts, "
+            f"{count(parameters)} parameters, {count(model.world.labels.total)} labelled facts, "
             f"{axioms} axiom{'s' * (axioms != 1)}"
         )
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, refresh_per_second=8, transient=True)
+            self.live.start()
 
     def epoch(self, epoch: Epoch) -> None:
         """Show an epoch."""
         self.best = epoch.number if epoch.best else self.best
-        if self.writer is not None:
-            self._log(epoch)
         if self.live is not None:
             self.bar.update(self.task, completed=epoch.number)
             self.live.update(Group(self.bar, _view(epoch, self.best)))
@@ -90,24 +68,10 @@ class Display:
             axioms = "" if epoch.axioms is None else f", axioms {degree(1 - epoch.axioms)}"
             print(f"epoch {epoch.number}: loss {number(epoch.loss, 4)}{axioms}", file=sys.stderr)
 
-    def _log(self, epoch: Epoch) -> None:
-        assert self.writer is not None
-        self.writer.add_scalar("loss/total", epoch.loss, epoch.number)
-        self.writer.add_scalar("loss/facts", epoch.facts, epoch.number)
-        self.writer.add_scalar("loss/watched", epoch.watched, epoch.number)
-        for name, value in epoch.values.items():
-            self.writer.add_scalar(f"axioms/{name}", value, epoch.number)
-
-
-def _writer(logs: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise missing("TensorBoard's logs need", "tensorboard", "tensorboard") from None
-    try:
-        return SummaryWriter(str(logs))
-    except OSError as error:
-        raise DataError(f"cannot write logs to '{logs}': {error.strerror}") from None
+    def end(self, model: Model | None) -> None:  # noqa: ARG002
+        """Leave the live view."""
+        if self.live is not None:
+            self.live.stop()
 
 
 def _view(epoch: Epoch, best: int) -> Table:

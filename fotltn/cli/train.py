@@ -33,8 +33,17 @@ def train(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Do not go on with an interrupted run.")
     ] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            metavar="KIND[:PLACE]",
+            help="Write logs: tensorboard:FOLDER, mlflow:URI or wandb:PROJECT; repeatable.",
+        ),
+    ] = None,
     tensorboard: Annotated[
-        Path | None, typer.Option("--tensorboard", help="A folder for TensorBoard's logs.")
+        Path | None,
+        typer.Option("--tensorboard", help="The same as --log tensorboard:FOLDER."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -46,6 +55,7 @@ def train(
     """
     from fotltn.cli.display import Display, print_metrics
     from fotltn.project.config import read_config
+    from fotltn.project.loggers import as_callbacks
     from fotltn.project.train import train_and_save, without_axioms
 
     config = read_config(project, data=data)
@@ -55,10 +65,9 @@ def train(
     config = replace(config, training=training)
     config = without_axioms(config) if no_axioms else config
     path = model if model is not None else config.model_path()
-    with Display(config.training.epochs, logs=tensorboard, quiet=as_json) as display:
-        trained = train_and_save(
-            config, path, fresh=fresh, on_start=display.start, on_epoch=display.epoch
-        )
+    words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
+    told = as_callbacks([*words, Display(config.training.epochs, quiet=as_json)])
+    trained = train_and_save(config, path, fresh=fresh, callbacks=told)
     if as_json:
         metrics = trained.metrics()
         emit_json(

@@ -17,6 +17,7 @@ from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.project import train as training_of
+from fotltn.project.callbacks import Callback, EachEpoch
 from fotltn.project.config import (
     Config,
     EncoderConfig,
@@ -26,6 +27,7 @@ from fotltn.project.config import (
     read_config,
 )
 from fotltn.project.data_config import described
+from fotltn.project.loggers import as_callbacks
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
 from fotltn.project.world import InMemory, PythonPredicate
@@ -58,6 +60,7 @@ def train(
     machine: Mapping[str, Any] | None = None,
     checkpoints: Path_ | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
+    callbacks: Iterable[Callback | str] = (),
 ) -> Model:
     """Learn predicates from facts and axioms.
 
@@ -92,10 +95,14 @@ def train(
         machine: what computes, as `{"device": "cuda"}`.
         checkpoints: a folder for the state of training, from which an interrupted run goes on.
         on_epoch: is told of every epoch.
+        callbacks: are told of the start, of every epoch, and of the end. Those that write logs are
+            words: "tensorboard:FOLDER", "mlflow", "wandb:PROJECT".
 
     Raises:
         FotError: something is unknown, wrong, or does not fit together.
     """
+    told = as_callbacks(callbacks)
+    told = told if on_epoch is None else (EachEpoch(on_epoch), *told)
     settings, seen = _mapping("predicates", predicates), _mapping("inputs", inputs)
     kinds, modules = _in_python(settings)
     encoders = _own_encoders(seen, modules)
@@ -138,7 +145,7 @@ def train(
         inputs={**config.inputs, **encoded},
     )
     folder = None if checkpoints is None else Path(checkpoints)
-    return training_of.train(config, more=more, checkpoints=folder, on_epoch=on_epoch)
+    return training_of.train(config, more=more, checkpoints=folder, callbacks=told)
 
 
 def _config(

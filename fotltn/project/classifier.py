@@ -20,6 +20,8 @@ from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
 from fotltn.logic.check import CheckedTheory
 from fotltn.project.api import Path_, train
+from fotltn.project.apply import obstacles
+from fotltn.project.callbacks import Callback
 from fotltn.project.model import Model
 from fotltn.syntax.theory import Theory
 
@@ -131,8 +133,8 @@ class Classifier:
             p=self.p, seed=self.seed, wide=self._wide(self._labelled(frame, y)), data=self.data,
             inputs=self.inputs, predicates=self.networks, exclusive=self.exclusive,
             objective=self.objective, training=self.training, machine=self.machine,
+            callbacks=[_Check(self.target)],
         )  # fmt: skip
-        self._check_travels(model)
         self.model_ = model
         self.classes_ = np.array([0, 1])
         return self
@@ -255,25 +257,6 @@ class Classifier:
 
     # --- predictions ------------------------------------------------------------------------------
 
-    def _check_travels(self, model: Model) -> None:
-        """Refuse a model that has no answer for other frames."""
-        from fotltn.project.apply import obstacles
-
-        if self.target not in model.grounding.open:
-            raise DataError(
-                Diagnostic(
-                    f"'{self.target}' is not learned, so that there is nothing to predict",
-                    hint=f"learned are {listing(model.grounding.open)}",
-                )
-            )
-        if reasons := obstacles(model.config, model.world):
-            raise DataError(
-                Diagnostic(
-                    f"there can be no predictions for other frames: {'; '.join(reasons)}",
-                    hint="name features, and see to it that inputs have no embedding of their own",
-                )
-            )
-
     def _applied(self, frame: Source) -> Model:
         """The model over a frame."""
         if not self.__sklearn_is_fitted__():
@@ -299,6 +282,29 @@ class Classifier:
         cells = torch.as_tensor(np.stack(index), device=model.world.fixed.lengths.device)
         asked = Labels({self.target: cells}, {})
         return predicted(asked, model.tables)[self.target].double().cpu().numpy()
+
+
+class _Check(Callback):
+    """Refuses, before training, what could have no answer for other frames."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def start(self, model: Model) -> None:
+        if self.target not in model.grounding.open:
+            raise DataError(
+                Diagnostic(
+                    f"'{self.target}' is not learned, so that there is nothing to predict",
+                    hint=f"learned are {listing(model.grounding.open)}",
+                )
+            )
+        if reasons := obstacles(model.config, model.world):
+            raise DataError(
+                Diagnostic(
+                    f"there can be no predictions for other frames: {'; '.join(reasons)}",
+                    hint="name features, and see to it that inputs have no embedding of their own",
+                )
+            )
 
 
 def _numbered(text: pa.Table, column: str | None, numbers: Mapping[str, int], rows: int) -> Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +13,12 @@ from types import FrameType
 
 from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError, LimitError
 from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
-from fotltn.learn.fit import Epoch, fit
+from fotltn.learn.fit import fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
 from fotltn.project.apply import obstacles
-from fotltn.project.build import Built, build
+from fotltn.project.build import build
+from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of
 from fotltn.project.world import NOTHING, InMemory, in_precision
@@ -28,8 +29,7 @@ def train(
     *,
     more: InMemory = NOTHING,
     checkpoints: Path | Reserved | None = None,
-    on_start: Callable[[Built], None] | None = None,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    callbacks: Iterable[Callback] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Model:
     """Train the networks of a project.
@@ -38,20 +38,30 @@ def train(
         config: the project.
         more: what is not in its files.
         checkpoints: a folder for the state of training, from which an interrupted run goes on.
-        on_start: is told what is trained.
-        on_epoch: is told of every epoch.
+        callbacks: are told of the start, of every epoch, and of the end.
         stop: asked after every epoch whether to stop.
 
     Raises:
         InterruptedTrainingError: it was stopped.
         FotError: something of the project is wrong.
     """
+    with telling(callbacks) as told:
+        told.model = _trained(config, more, checkpoints, told, stop)
+    return told.model
+
+
+def _trained(
+    config: Config,
+    more: InMemory,
+    checkpoints: Path | Reserved | None,
+    told: Telling,
+    stop: Callable[[], bool],
+) -> Model:
     try:
         built = build(config, more)
-        if on_start is not None:
-            on_start(built)
+        told.start(model_of(built))
         with in_precision(config):
-            outcome = fit(built.task, checkpoints=checkpoints, on_epoch=on_epoch, stop=stop)
+            outcome = fit(built.task, checkpoints=checkpoints, on_epoch=told.epoch, stop=stop)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate" in str(error) or "memory" in str(error):
             raise LimitError("training does not fit into memory") from None
@@ -94,8 +104,7 @@ def train_and_save(
     path: Path,
     *,
     fresh: bool = False,
-    on_start: Callable[[Built], None] | None = None,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> Model:
     """Train as a program of its own: it keeps freed memory, Ctrl-C loses nothing, a model is left.
 
@@ -110,9 +119,7 @@ def train_and_save(
         if fresh:
             clear_checkpoints(checkpoints)
         with interrupts() as asked:
-            model = train(
-                config, checkpoints=place, on_start=on_start, on_epoch=on_epoch, stop=asked
-            )
+            model = train(config, checkpoints=place, callbacks=callbacks, stop=asked)
         model.save(target)
         clear_checkpoints(checkpoints)
     with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ OPTIONS = {
     "new": ["--from", "--learn", "--example", "--cars", "--pedestrians", "--steps", "--seed",
             "--paper", "--json"],
     "train": ["--data", "--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh",
-              "--tensorboard", "--json"],
+              "--log", "--tensorboard", "--json"],
     "score": ["--data", "--facts", "--threshold", "--json"],
     "ask": ["--data", "--horizon", "--at", "--semantics", "--p", "--threshold", "--sort", "--top",
             "--digits", "--json"],

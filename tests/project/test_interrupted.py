@@ -14,6 +14,7 @@ import pytest
 
 from fotltn.cli.main import app, main
 from fotltn.errors import DataError, InterruptedTrainingError
+from fotltn.project.callbacks import EachEpoch
 from fotltn.project.config import read_config
 from fotltn.project.model import load_model
 from fotltn.project.train import train, train_and_save
@@ -173,10 +174,12 @@ def test_stopping_and_going_on_in_this_process(tmp_path):
     with pytest.raises(InterruptedTrainingError, match="stopped after epoch 2 of 6"):
         train(
             config, checkpoints=tmp_path / "c", stop=lambda: len(seen) >= 2,
-            on_epoch=lambda e: seen.append(e.number),
+            callbacks=[EachEpoch(lambda e: seen.append(e.number))],
         )  # fmt: skip
     seen.clear()
-    model = train(config, checkpoints=tmp_path / "c", on_epoch=lambda e: seen.append(e.number))
+    model = train(
+        config, checkpoints=tmp_path / "c", callbacks=[EachEpoch(lambda e: seen.append(e.number))]
+    )
     assert seen == [1, 2, 3, 4, 5, 6]
     assert model.history == whole.history
     model.save(tmp_path / "a")
@@ -193,7 +196,7 @@ def test_a_damaged_checkpoint_is_told_and_does_no_harm(tmp_path, capsys, monkeyp
         with pytest.raises(InterruptedTrainingError):
             train(
                 config, checkpoints=checkpoints, stop=lambda: len(seen) >= count,  # noqa: B023
-                on_epoch=lambda e: seen.append(e.number),  # noqa: B023
+                callbacks=[EachEpoch(lambda e: seen.append(e.number))],  # noqa: B023
             )  # fmt: skip
     weights = checkpoints / "step-000004" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-7])

@@ -1,0 +1,260 @@
+"""Logs of training for other programs: TensorBoard, MLflow, and Weights & Biases.
+
+Each is a package that only its logger loads. All are told the same: losses and the values of axioms
+by epoch, and in the end the metrics on test facts. The latter two also get all settings, and the
+folder of the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fotltn.analysis.metrics import METRICS
+from fotltn.errors import DataError, Diagnostic, listing, missing, name_hint, shown
+from fotltn.learn.fit import Epoch
+from fotltn.project.callbacks import Callback
+from fotltn.project.config import lasting
+from fotltn.project.model import Model
+
+_AT_ONCE = 100  # settings that MLflow takes in one call
+_LONGEST = 500  # characters of a setting, which every version of MLflow takes
+_ODD = re.compile(r"[^\w\-./ ]")  # what names in MLflow cannot have
+
+
+def as_callbacks(listed: Iterable[Callback | str]) -> tuple[Callback, ...]:
+    """Callbacks, of which loggers may be words: `KIND`, or `KIND:PLACE`, as `tensorboard:logs`.
+
+    Raises:
+        DataError: something is no callback, or needs a package that is not installed.
+    """
+    every = [listed] if isinstance(listed, str) else listed
+    return tuple(_logger(one) if isinstance(one, str) else _checked(one) for one in every)
+
+
+def _logger(text: str) -> Callback:
+    kind, _, place = text.partition(":")
+    if kind not in LOGGERS:
+        raise DataError(f"there are no logs of the kind '{kind}'; {name_hint(kind, LOGGERS)}")
+    return LOGGERS[kind](place or None)
+
+
+def _checked(one: Callback) -> Callback:
+    lacking = [name for name in ("start", "epoch", "end") if not callable(getattr(one, name, None))]
+    if lacking:
+        raise DataError(
+            Diagnostic(
+                f"{shown(one)} is no callback: it has no {listing(lacking)}",
+                hint="derive its class from fotltn.Callback",
+            )
+        )
+    return one
+
+
+# --- what is told -----------------------------------------------------------------------------
+
+
+def scalars(epoch: Epoch) -> dict[str, float]:
+    """The numbers of an epoch, by name."""
+    losses = {"loss/total": epoch.loss, "loss/facts": epoch.facts, "loss/watched": epoch.watched}
+    return losses | {f"axioms/{name}": value for name, value in epoch.values.items()}
+
+
+def results(model: Model) -> dict[str, float]:
+    """The metrics on test facts, with how many these are, by name."""
+    report = model.metrics()
+    if report is None:
+        return {}
+    numbers: dict[str, float] = {}
+    for name, row in report.predicates.items():
+        numbers[f"test/{name}/facts"] = row.facts
+        of_row = {metric: getattr(row, metric) for metric in METRICS}
+        numbers |= {f"test/{name}/{m}": one.value for m, one in of_row.items() if one.defined}
+    means = {f"test/mean/{m}": one.value for m, one in report.mean.items() if one.defined}
+    return numbers | means
+
+
+def settings(model: Model) -> dict[str, Any]:
+    """All settings that may change a weight, by name."""
+    return lasting(model.config)
+
+
+@contextmanager
+def _folder(model: Model) -> Iterator[Path]:
+    """The model as a folder, for a moment."""
+    with TemporaryDirectory() as place:
+        model.save(Path(place) / "model")
+        yield Path(place) / "model"
+
+
+# --- TensorBoard ------------------------------------------------------------------------------
+
+
+class TensorBoardLog(Callback):
+    """Writes logs for TensorBoard into a folder."""
+
+    def __init__(self, place: str | None = None) -> None:
+        """The folder is made at the start."""
+        self.place = place or "runs"
+        try:
+            self.module: Any = import_module("torch.utils.tensorboard")
+        except ImportError:
+            raise missing("TensorBoard's logs need", "tensorboard", "tensorboard") from None
+
+    def start(self, model: Model) -> None:  # noqa: ARG002
+        """Open the logs."""
+        try:
+            self.writer = self.module.SummaryWriter(self.place)
+        except OSError as error:
+            raise DataError(f"cannot write logs to '{self.place}': {error.strerror}") from None
+        self.last = 0
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Write the numbers of an epoch."""
+        self.last = epoch.number
+        self._write(scalars(epoch))
+
+    def end(self, model: Model | None) -> None:
+        """Write metrics, and close the logs."""
+        if model is not None:
+            self._write(results(model))
+        self.writer.close()
+
+    def _write(self, numbers: Mapping[str, float]) -> None:
+        for name, value in numbers.items():
+            self.writer.add_scalar(name, value, self.last)
+
+
+# --- MLflow -----------------------------------------------------------------------------------
+
+
+class MLflowLog(Callback):
+    """Writes a run of MLflow, or into the one that is active.
+
+    Args:
+        place: a tracking URI, or a folder; without it, what MLflow's own settings say.
+    """
+
+    def __init__(self, place: str | None = None) -> None:
+        """A run is begun at the start."""
+        self.place = place
+        try:
+            self.mlflow: Any = import_module("mlflow")
+        except ImportError:
+            raise missing("MLflow's logs need", "mlflow", "mlflow") from None
+
+    def start(self, model: Model) -> None:
+        """Begin a run, with the settings."""
+        self.before = self.mlflow.get_tracking_uri()
+        try:
+            with self._refusals():
+                if self.place is not None:
+                    self.mlflow.set_tracking_uri(self.place)
+                self.begun = self.mlflow.active_run() is None
+                if self.begun:
+                    self.mlflow.start_run()
+                named = {_ODD.sub("_", n): str(v)[:_LONGEST] for n, v in settings(model).items()}
+                names = list(named)
+                for first in range(0, len(names), _AT_ONCE):
+                    self.mlflow.log_params({n: named[n] for n in names[first : first + _AT_ONCE]})
+        except BaseException:
+            self.end(None)
+            raise
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Write the numbers of an epoch."""
+        with self._refusals():
+            self.mlflow.log_metrics(_named(scalars(epoch)), step=epoch.number)
+
+    def end(self, model: Model | None) -> None:
+        """Write metrics and the model, and end the run, if it was begun here."""
+        try:
+            if model is not None:
+                with self._refusals(), _folder(model) as folder:
+                    self.mlflow.log_metrics(_named({"best_epoch": model.best_epoch}))
+                    self.mlflow.log_metrics(_named(results(model)))
+                    self.mlflow.log_artifacts(str(folder), "model")
+        except BaseException:
+            model = None
+            raise
+        finally:
+            if getattr(self, "begun", False) and self.mlflow.active_run() is not None:
+                self.mlflow.end_run("FAILED" if model is None else "FINISHED")
+            self.mlflow.set_tracking_uri(self.before)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What MLflow refuses, as an error of ours."""
+        try:
+            yield
+        except self.mlflow.exceptions.MlflowException as error:
+            raise DataError(f"MLflow refuses: {' '.join(str(error).split())[:1000]}") from None
+
+
+def _named(numbers: Mapping[str, float]) -> dict[str, float]:
+    """The same under names that MLflow takes."""
+    return {_ODD.sub("_", name): value for name, value in numbers.items()}
+
+
+# --- Weights & Biases -------------------------------------------------------------------------
+
+
+class WandbLog(Callback):
+    """Writes a run of Weights & Biases, or into the one that is active.
+
+    Args:
+        place: the project, or ENTITY/PROJECT; without it, what its own settings say.
+    """
+
+    def __init__(self, place: str | None = None) -> None:
+        """A run is begun at the start."""
+        self.place = place
+        try:
+            self.wandb: Any = import_module("wandb")
+        except ImportError:
+            raise missing("Logs for Weights & Biases need", "wandb", "wandb") from None
+
+    def start(self, model: Model) -> None:
+        """Begin a run, with the settings."""
+        self.begun = self.wandb.run is None
+        entity, _, project = (self.place or "").rpartition("/")
+        try:
+            if self.begun:
+                self.wandb.init(project=project or None, entity=entity or None)
+        except self.wandb.errors.Error as error:
+            raise DataError(f"Weights & Biases refuses: {' '.join(str(error).split())}") from None
+        self.run = self.wandb.run
+        self.run.config.update(settings(model), allow_val_change=True)
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Write the numbers of an epoch."""
+        self.run.log({"epoch": epoch.number, **scalars(epoch)})
+
+    def end(self, model: Model | None) -> None:
+        """Write metrics and the model, and end the run, if it was begun here."""
+        try:
+            if model is not None:
+                self.run.summary.update({"best_epoch": model.best_epoch, **results(model)})
+                with _folder(model) as folder:
+                    artifact = self.wandb.Artifact("fotltn-model", type="model")
+                    artifact.add_dir(str(folder))
+                    self.run.log_artifact(artifact)
+        except BaseException:
+            model = None
+            raise
+        finally:
+            if self.begun:
+                self.run.finish(exit_code=1 if model is None else 0)
+
+
+#: Loggers by the words that name them; each is an extra of the package, too.
+LOGGERS: dict[str, type[TensorBoardLog] | type[MLflowLog] | type[WandbLog]] = {
+    "tensorboard": TensorBoardLog,
+    "mlflow": MLflowLog,
+    "wandb": WandbLog,
+}
