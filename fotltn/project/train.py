@@ -17,7 +17,7 @@ from fotltn.learn.fit import fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
 from fotltn.project.apply import obstacles
-from fotltn.project.build import build
+from fotltn.project.build import Built, build
 from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of
