@@ -46,7 +46,8 @@ def collect_feature(
     """
     key = f"feature {symbol.name} of {symbol.sorts[0]}"
     named = symbol.categories
-    if named is None and _words(cells):
+    values = numbers(cells) if named is None else np.zeros(0)
+    if named is None and _words(cells, values):
         symbol = replace(symbol, categories=())
     symbol = _agreed(collector, key, symbol, bare=cells.null_count == len(cells))
     if collector.symbols[key] != symbol:
@@ -54,15 +55,14 @@ def collect_feature(
         message = f"another table has the feature '{symbol.name}' with {what}"
         collector.complain(place, None, message)
         return
-    empty = np.zeros(len(cells), dtype=bool)
-    if symbol.categories is None:
-        values, expected = numbers(cells), "a finite number"
-        empty = gaps(cells)
-    else:
+    expected = "a finite number"
+    if symbol.categories is not None:
         values = _categories(collector, place, key, cells, named, unknown)
         expected = f"one of {listing(named)}" if named else "a word"
-        empty = pc.is_null(cells).to_numpy()
-    wrong = ~np.isfinite(values) & ~(empty & (symbol.missing != "error"))
+    empty = wrong = ~np.isfinite(values)
+    if wrong.any():
+        empty = gaps(cells) if symbol.categories is None else pc.is_null(cells).to_numpy()
+        wrong = wrong & ~(empty & (symbol.missing != "error"))
     for i in map(int, np.flatnonzero(wrong)):
         cell = cells[i].as_py()
         what = "empty" if cell is None else f"the feature is '{cell}'"
@@ -108,14 +108,19 @@ def _difference(symbol: Symbol, other: Symbol) -> str:
     return "words" if symbol.categories is None else "other categories"
 
 
-def _words(cells: pa.ChunkedArray) -> bool:
-    """Whether a column holds words: text with letters, no cell of which is a number or true."""
+def _words(cells: pa.ChunkedArray, values: Floats) -> bool:
+    """Whether a column holds words: text with letters, no cell of which is a number or true.
+
+    Args:
+        cells: the column.
+        values: its cells as numbers.
+    """
     if not (pa.types.is_dictionary(cells.type) or pa.types.is_string(cells.type)):
         return False
-    there = ~gaps(cells)
-    if not there.any() or np.isfinite(numbers(cells)[there]).any():
+    if np.isfinite(values).any():
         return False
-    return bool(by_word(cells, _are_words, True)[there].all())
+    there = ~gaps(cells)
+    return bool(there.any()) and bool(by_word(cells, _are_words, True)[there].all())
 
 
 def _are_words(text: pa.ChunkedArray) -> Bools:

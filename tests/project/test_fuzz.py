@@ -34,7 +34,7 @@ def files(tmp_path_factory) -> dict[str, bytes]:
     """The files of a model."""
     folder = tmp_path_factory.mktemp("fuzz")
     trained(folder / "p", changed(("epochs = 6", "epochs = 2"))).save(folder / "m")
-    return {path.name: path.read_bytes() for path in (folder / "m").iterdir()}
+    return {path.name: path.read_bytes() for path in sorted((folder / "m").iterdir())}
 
 
 def seal(files: dict[str, bytes], folder: Path) -> None:
