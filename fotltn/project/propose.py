@@ -25,6 +25,8 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _NAMES = re.compile(r"(.*[_ ])?(id|name|key|code|number|nr|no)", re.IGNORECASE)
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?")
+_STEPS = {"1d": 86_400, "1h": 3_600, "1min": 60, "1s": 1}  # the longest that tells all times apart
 _WORDS = 20  # of a column that are few enough to be categories
 _SUPPORT, _CONFIDENCE, _BEYOND = 10, 0.95, 0.05  # of a rule that is proposed
 _RULES = 6
@@ -88,6 +90,19 @@ class TableColumn:
         return not self.gaps and self.is_number and bool(((values >= 0) & (values % 1 == 0)).all())
 
     @property
+    def stamps(self) -> tuple[str, Ints] | None:
+        """A step, and the time of each cell in steps, if all cells are dates or time stamps."""
+        if self.gaps or not all(map(_STAMP.fullmatch, self.words)):
+            return None
+        try:
+            seconds = np.array(self.words, dtype="datetime64[s]").astype(np.int64)
+        except ValueError:  # no such day
+            return None
+        apart = int(np.gcd.reduce(seconds - seconds.min()))
+        step = next((s for s, n in _STEPS.items() if apart % n == 0 and apart), "1d")
+        return step, ((seconds - seconds.min()) // _STEPS[step])[self.codes]
+
+    @property
     def truth(self) -> Floats:
         """1 and 0; NaN where a cell is empty."""
         true = np.array([w.lower() in ("1", "true", "1.0") for w in self.words] or [False])
@@ -105,6 +120,7 @@ class Proposal:
         sort: the sort of its entities.
         presence: whether entities come and go.
         rules: axioms that hold on the labels, with how often.
+        step: of time stamps; None if times are numbers.
     """
 
     file: str
@@ -113,6 +129,7 @@ class Proposal:
     sort: str = ""
     presence: bool = False
     rules: list[tuple[str, str, str]] = field(default_factory=list)
+    step: str | None = None
 
     def of(self, *roles: Role) -> list[TableColumn]:
         """The columns of some roles."""
@@ -177,7 +194,8 @@ def _unique(*columns: TableColumn) -> bool:
 
 def _keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
     columns = [c for c in proposal.columns if c.name not in learn]
-    times = [c for c in columns if c.is_time and _TIMES.fullmatch(c.name)]
+    times = [c for c in columns if c.stamps is not None]
+    times += [c for c in columns if c.is_time and _TIMES.fullmatch(c.name)]
     names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
     names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
     names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
@@ -219,8 +237,13 @@ def _take(
     proposal.sort = _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", entity.name.lower()))
     points = 1
     if time is not None:
+        why = "whole numbers up to {:,}"
+        if time.stamps is not None:
+            proposal.step, steps = time.stamps
+            time.values = steps.astype(np.float64)
+            why = f"time stamps, {{:,}} steps of {proposal.step}"
         points = int(time.values.max()) + 1
-        time.role, time.why = Role.TIME, f"whole numbers up to {points - 1:,}"
+        time.role, time.why = Role.TIME, why.format(points - 1)
     if trace is not None:
         trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
     traces = 1 if trace is None else len(trace.words)
@@ -358,11 +381,15 @@ def theory_text(proposal: Proposal) -> str:
 def project_text(proposal: Proposal, folder: str | None) -> str:
     """The settings that are proposed, for a table in the project or in another folder."""
     one = {role: proposal.of(role) for role in Role}
-    learned, features = one[Role.LEARNED], [*one[Role.FEATURE], *one[Role.CATEGORY]]
+    learned = one[Role.LEARNED]
+    known = [c for c in one[Role.GIVEN] if not c.gaps]  # networks may see these, too
+    features = [*one[Role.FEATURE], *one[Role.CATEGORY], *known]
     lines = [f"# A project for {proposal.file}, proposed by its columns. Look at every line."]
     lines += ["", "[theory]", 'file = "theory.fot"', "", "[data]"]
     if folder is not None:
         lines += [f"folder = {_text(folder)}"]
+    if proposal.step is not None:
+        lines += [_said(f"step = {_text(proposal.step)}", "of time stamps, from the earliest on")]
     if not any(c.gaps for c in learned) or _many(learned):
         lines += [_said("train = 0.8", "the share of labels to learn from; the others test")]
         lines += [_said('by = "entities"', "test on entities that training does not see")]

@@ -102,6 +102,31 @@ def test_a_static_table(tmp_path):
     assert "train = 0.8" in project_text(proposal, None)
 
 
+@pytest.mark.parametrize(
+    ("stamp", "step"), [("2024-02-{:02d}", "1d"), ("2024-02-01T{:02d}:00", "1h"),
+                        ("2024-02-01 10:00:{:02d}", "1s")],
+)  # fmt: skip
+def test_times_that_are_stamps(tmp_path, stamp, step):
+    draw = random.Random(5)
+    rows: list[list[object]] = []
+    for number in range(1, 20):
+        for store in ("north", "south"):
+            visitors, promo = draw.randrange(200), draw.random() < 0.3
+            sold = int(visitors > 150 or promo)
+            rows.append([stamp.format(number), store, visitors, int(promo), sold])
+    path = write(tmp_path / "shop.csv", ["when", "store", "visitors", "promo", "sold out"], rows)
+    proposal = propose(path)
+    assert roles(path)["when"] == "time"
+    assert (proposal.step, proposal.presence) == (step, False)
+    assert 'features = ["visitors", "promo"]' in project_text(proposal, None)
+    (folder := tmp_path / "p").mkdir()
+    (folder / "theory.fot").write_text(theory_text(proposal))
+    text = project_text(proposal, str(tmp_path)).replace("epochs = 300", "epochs = 2")
+    (folder / "project.toml").write_text(text)
+    model = fotltn.train(folder)
+    assert model.facts.lengths == (19,)
+
+
 def test_names_that_the_language_does_not_take(tmp_path):
     rows: list[list[object]] = [[f"c{i}", i % 2, i % 3 == 0, i % 2] for i in range(20)]
     heads = ["sort", 'größe "x" (m²)', "2 late", "G"]
