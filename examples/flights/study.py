@@ -1,0 +1,310 @@
+"""Which flights leave late? Models that go to other days and to other planes, beside scikit-learn.
+
+    pip install scikit-learn
+    python examples/flights/make.py
+    python examples/flights/study.py
+
+Every choice is made on the days of training; the test days are looked at once. The numbers go to
+`results.json`. With `--data FOLDER` the tables are elsewhere, with `--quick` one seed is run.
+"""
+
+import argparse
+import csv
+import json
+import random
+import statistics
+import sys
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+FILES = ("departures.csv", "airports.csv")
+PARTS = ("test", "unseen")
+LAST_FITTED = 16  # days up to this one are fitted to choose, the other days of training judge
+HISTORY = 2  # hours before that scikit-learn sees, where a model has an encoder
+FEW = 300  # labels
+
+#: What is seen, by name: features of the plane; and of its airport; and of the hours before.
+SEEN = ("plane", "airport", "history")
+Columns = dict[str, list[Any]]
+
+WEIGHTS, PRIORS = (1.0, 10.0), (1.0, 10.0)  # of the axioms, and of small parameters
+RULES = ("Behind", "Waiting", "Jam", "Weather", "Morning", "Again")  # those about what is learned
+LOGISTIC = [{"C": c} for c in (0.001, 0.01, 0.1, 1.0)]
+TREES = [
+    {"learning_rate": 0.05, "max_iter": n, "max_leaf_nodes": leaves}
+    for n, leaves in product((50, 100, 200), (7, 15))
+]
+
+
+# --- data ---------------------------------------------------------------------------------------
+
+
+def read(file: Path) -> Columns:
+    """The columns of a table."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return {name: [_cell(row[name]) for row in rows] for name in rows[0]}
+
+
+def _cell(text: str) -> Any:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        return text or None
+
+
+def cut(table: Columns, rows: Callable[[int], bool]) -> Columns:
+    """The rows that are wanted, by number."""
+    numbers = [n for n in range(len(table["day"])) if rows(n)]
+    return {name: [cells[n] for n in numbers] for name, cells in table.items()}
+
+
+@cache
+def tables_of(folder: Path, part: str) -> tuple[Columns, ...]:
+    """The tables of a part: "fit" and "judge" are the days of training, in two."""
+    tables = [read(folder / ("train" if part in ("fit", "judge") else part) / f) for f in FILES]
+    if part in ("fit", "judge"):
+        days = sorted(set(tables[0]["day"]))
+        first = {d for d in days if d <= min(LAST_FITTED, days[-2])}
+        wanted = first if part == "fit" else set(days) - first
+        tables = [cut(t, lambda n, t=t: t["day"][n] in wanted) for t in tables]  # type: ignore[misc]
+    return tuple(tables)
+
+
+def with_labels(tables: tuple[Columns, ...], labels: int | None, seed: int) -> tuple[Columns, ...]:
+    """The same with so many labels, which are drawn; the others are not known."""
+    if labels is None:
+        return tables
+    late = tables[0]["late"]
+    known = [n for n, cell in enumerate(late) if cell is not None]
+    drawn = set(random.Random(seed).sample(known, min(labels, len(known))))
+    return (
+        {**tables[0], "late": [c if n in drawn else None for n, c in enumerate(late)]},
+        tables[1],
+    )
+
+
+# --- models -------------------------------------------------------------------------------------
+
+
+def settings(seen: str, project: Path = HERE) -> dict[str, Any]:
+    """What the project says, as `fotltn.train` takes it; tables are added by `train`."""
+    name = "encoder.toml" if seen == "history" else "project.toml"
+    told = tomllib.loads((project / name).read_text("utf-8"))
+    if seen == "plane":
+        del told["inputs"]["plane"]["neighbours"]
+    return told
+
+
+def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
+    """A model of a job: what is seen, the weight of axioms (0 for none), a prior, a seed.
+
+    A job may name the only axiom that counts, and a number of epochs in place of the project's.
+    """
+    import fotltn
+
+    told = settings(job["seen"])
+    training = told["training"] | ({"epochs": job["epochs"]} if "epochs" in job else {})
+    wide = [
+        fotltn.Wide(
+            table,
+            **{key: value for key, value in columns.items() if key not in ("file", "measures")},
+            measures={n: fotltn.Measure(**m) for n, m in columns["measures"].items()},
+        )
+        for table, columns in zip(tables, told["data"]["wide"], strict=True)
+    ]
+    objective = told["objective"] | {"weight": job["weight"], "prior": job["prior"]}
+    if "only" in job:
+        objective["axiom_weights"] = {name: float(name == job["only"]) for name in RULES}
+    if not job["weight"]:
+        objective = {k: v for k, v in objective.items() if k not in ("weight", "trust")}
+        objective["axioms"] = "none"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fotltn.train(
+            HERE / told["theory"]["file"],
+            wide=wide,
+            semantics=told["theory"]["semantics"],
+            p=told["theory"]["p"],
+            data={"local": told["data"]["local"]},
+            inputs=told["inputs"],
+            predicates=told["predicates"],
+            objective=objective,
+            training=training,
+            seed=job["seed"],
+        )
+
+
+def by_model(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[str, float]:
+    """The PR-AUC of a model on other parts than that which it was trained on."""
+    import torch
+
+    torch.set_num_threads(1)
+    tables = with_labels(tables_of(folder, job["part"]), job["labels"], job["seed"])
+    model = train(job, tables)
+    scores = {}
+    for part in parts:
+        report = model.apply(list(tables_of(folder, part))).metrics()
+        scores[part] = report.predicates["Late"].pr_auc.value
+    return scores
+
+
+# --- scikit-learn -------------------------------------------------------------------------------
+
+
+def vectors(seen: str, tables: tuple[Columns, ...]) -> tuple[list[list[float]], list[int]]:
+    """The same features and labels as networks see, a row for each labelled departure."""
+    told = settings(seen)
+    of_planes, of_airports = told["data"]["wide"]
+    planes, airports = tables
+    place = {
+        key: n
+        for n, key in enumerate(
+            zip(airports["day"], airports["hour"], airports["airport"], strict=True)
+        )
+    }
+
+    def features(n: int) -> Iterator[float]:
+        for name in of_planes["features"]:
+            cell = planes[name][n]
+            words = of_planes["categories"].get(name)
+            yield from [cell] if words is None else (float(cell == word) for word in words)
+        hours = {"plane": 0, "airport": 1, "history": 1 + HISTORY}[seen]
+        for back in range(hours):
+            row = place[planes["day"][n], max(planes["hour"][n] - back, 0), planes["airport"][n]]
+            yield from (airports[name][row] for name in of_airports["features"])
+
+    known = [n for n, cell in enumerate(planes["late"]) if cell is not None]
+    return [list(features(n)) for n in known], [int(planes["late"][n]) for n in known]
+
+
+def by_sklearn(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[str, float]:
+    """The PR-AUC of logistic regression or of boosted trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import average_precision_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if job["model"] == "logistic regression":
+        classifier = make_pipeline(
+            StandardScaler(), LogisticRegression(max_iter=5000, **job["options"])
+        )
+    else:
+        classifier = HistGradientBoostingClassifier(
+            early_stopping=False, random_state=job["seed"], **job["options"]
+        )
+    tables = with_labels(tables_of(folder, job["part"]), job["labels"], job["seed"])
+    classifier.fit(*vectors(job["seen"], tables))
+    scores = {}
+    for part in parts:
+        rows, truth = vectors(job["seen"], tables_of(folder, part))
+        scores[part] = float(average_precision_score(truth, classifier.predict_proba(rows)[:, 1]))
+    return scores
+
+
+# --- the study ----------------------------------------------------------------------------------
+
+
+def one(arguments: tuple[dict[str, Any], Path, tuple[str, ...]]) -> dict[str, float]:
+    """A job, in a process of its own."""
+    job = arguments[0]
+    return (by_model if "weight" in job else by_sklearn)(*arguments)
+
+
+def options(quick: bool) -> Iterator[dict[str, Any]]:
+    """All that is compared, each with the settings that are to be chosen from."""
+    brief = {"epochs": 1} if quick else {}
+    for labels, seen in [*((None, seen) for seen in SEEN), (FEW, "airport")]:
+        row = {"seen": seen, "labels": labels}
+        for model, weights in (("without axioms", (0.0,)), ("with axioms", WEIGHTS)):
+            grid = [{"weight": w, "prior": p, **brief} for w, p in product(weights, PRIORS)]
+            yield {"model": model, **row, "grid": grid[-1:] if quick else grid}
+        for model, grid in (("logistic regression", LOGISTIC), ("boosted trees", TREES)):
+            yield {
+                "model": model,
+                **row,
+                "grid": [{"options": o} for o in grid[-1 if quick else 0 :]],
+            }
+    for name in RULES:
+        alone = {"weight": WEIGHTS[-1], "prior": PRIORS[-1], "only": name, **brief}
+        yield {"model": f"only {name}", "seen": "airport", "labels": FEW, "grid": [alone]}
+
+
+def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, Any]:
+    """Choose settings on the days of training, train on all of these, and score."""
+    begun, rows = time.monotonic(), list(options(quick))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        choices: list[Any] = []
+        for row in rows:
+            base = {key: row[key] for key in ("model", "seen", "labels")} | {"part": "fit"}
+            draws = range(100, 100 + (1 if quick else 2))  # other seeds than those of the results
+            jobs = [base | choice | {"seed": s} for choice in row["grid"] for s in draws]
+            choices.append(
+                [pool.submit(one, (job, folder, ("judge",))) for job in jobs]
+                if len(row["grid"]) > 1
+                else []
+            )
+        results = []
+        for row, futures in zip(rows, choices, strict=True):
+            grid, scores = row.pop("grid"), [f.result()["judge"] for f in futures]
+            draws_each = len(scores) // len(grid)
+            means = [
+                statistics.fmean(scores[i * draws_each : (i + 1) * draws_each]) if scores else 0.0
+                for i in range(len(grid))
+            ]
+            chosen = grid[means.index(max(means))]
+            jobs = [row | chosen | {"part": "train", "seed": s} for s in range(seeds)]
+            running = [pool.submit(one, (job, folder, PARTS)) for job in jobs]
+            results.append((row | {"chosen": chosen, "judged": round(max(means), 4)}, running))
+        done = [
+            row | {part: [round(f.result()[part], 4) for f in running] for part in PARTS}
+            for row, running in results
+        ]
+    counts = {}
+    for part in ("train", *PARTS):
+        planes = tables_of(folder, part)[0]
+        known = [cell for cell in planes["late"] if cell is not None]
+        counts[part] = {"departures": len(known), "late": sum(known)}
+        counts[part]["planes"] = len(set(planes["plane"]))
+        counts[part]["days"] = len(set(planes["day"]))
+    minutes = round((time.monotonic() - begun) / 60, 1)
+    return {"minutes": minutes, "processes": processes, "seeds": seeds, "few": FEW,
+            "counts": counts, "results": done}  # fmt: skip
+
+
+def shown(results: dict[str, Any]) -> Iterator[str]:
+    """The results as lines."""
+    for row in results["results"]:
+        numbers = "  ".join(
+            f"{part} {statistics.fmean(row[part]):.3f} ± {statistics.pstdev(row[part]):.3f}"
+            for part in PARTS
+        )
+        labels = "all" if row["labels"] is None else row["labels"]
+        yield f"{labels!s:>4} labels  {row['seen']:8} {row['model']:20} {numbers}  {row['chosen']}"
+
+
+def main() -> None:
+    """Read the arguments, and run the study."""
+    parser = argparse.ArgumentParser(description="Which flights leave late?")
+    parser.add_argument("--data", type=Path, default=HERE / "data", help="made by make.py")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="one seed, one epoch, no choices")
+    asked = parser.parse_args()
+    results = study(asked.data, 1 if asked.quick else 10, asked.processes, asked.quick)
+    asked.out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    sys.stdout.write("\n".join(shown(results)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
