@@ -15,6 +15,7 @@ from pathlib import Path
 
 import typer.main
 from code_map import module_graph, only_leaves
+from flight_results import flight_choices, flight_counts, flight_few, flight_scores, flight_time
 from picture import draw
 from typer.testing import CliRunner
 
@@ -113,6 +114,11 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "laws": law_table,
     "modules": module_graph,
     "leaves": only_leaves,
+    "flight_counts": flight_counts,
+    "flight_scores": flight_scores,
+    "flight_few": flight_few,
+    "flight_choices": flight_choices,
+    "flight_time": flight_time,
 }
 
 

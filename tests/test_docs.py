@@ -180,8 +180,8 @@ def test_commands_print_what_is_shown(page, tmp_path, monkeypatch):
     workspace(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
-        if block.language != "console":
-            continue
+        if block.language != "console" or block.title == "flights":
+            continue  # tests/flights runs what needs the data of flights
         head, *calls = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
         assert not head.strip(), f"{block.place}: output before a command"
         for call in calls:

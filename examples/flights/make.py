@@ -222,10 +222,10 @@ def airports(
     due: dict[tuple[str, int], list[Flight]] = defaultdict(list)
     for flight in flights:
         due[flight.origin, flight.due // HOUR].append(flight)
-    rows = []
+    rows, names = [], sorted({flight.origin for flight in flights})
     for day in days:
         for hour in range(24):
-            for airport in sorted({f.origin for f in flights}):
+            for airport in names:
                 step = (day - 1) * 24 + hour
                 now = step * HOUR
                 last = [f.delay_at(now) for f in due[airport, step - 1]]

@@ -36,7 +36,8 @@ FEW = 300  # labels
 SEEN = ("plane", "airport", "history")
 Columns = dict[str, list[Any]]
 
-WEIGHTS, PRIORS = (1.0, 10.0), (1.0, 10.0)  # of the axioms, and of small parameters
+WEIGHTS = (0.3, 3.0)  # of the axioms
+PRIORS = {None: (1.0,), FEW: (10.0, 30.0)}  # the weight of small parameters, by number of labels
 RULES = ("Behind", "Waiting", "Jam", "Weather", "Morning", "Again")  # those about what is learned
 LOGISTIC = [{"C": c} for c in (0.001, 0.01, 0.1, 1.0)]
 TREES = [
@@ -105,10 +106,20 @@ def settings(seen: str, project: Path = HERE) -> dict[str, Any]:
     return told
 
 
+def theory_of(file: str, only: str | None) -> str:
+    """The text of the theory, with all its axioms or with one."""
+    lines = (HERE / file).read_text("utf-8").splitlines(keepends=True)
+    return "".join(
+        line
+        for line in lines
+        if only is None or not line.startswith("axiom ") or line.startswith(f"axiom {only}:")
+    )
+
+
 def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
     """A model of a job: what is seen, the weight of axioms (0 for none), a prior, a seed.
 
-    A job may name the only axiom that counts, and a number of epochs in place of the project's.
+    A job may name the only axiom that there is, and a number of epochs in place of the project's.
     """
     import fotltn
 
@@ -123,15 +134,13 @@ def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
         for table, columns in zip(tables, told["data"]["wide"], strict=True)
     ]
     objective = told["objective"] | {"weight": job["weight"], "prior": job["prior"]}
-    if "only" in job:
-        objective["axiom_weights"] = {name: float(name == job["only"]) for name in RULES}
     if not job["weight"]:
-        objective = {k: v for k, v in objective.items() if k not in ("weight", "trust")}
+        objective = {k: v for k, v in objective.items() if k != "weight"}
         objective["axioms"] = "none"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fotltn.train(
-            HERE / told["theory"]["file"],
+            theory_of(told["theory"]["file"], job.get("only")),
             wide=wide,
             semantics=told["theory"]["semantics"],
             p=told["theory"]["p"],
@@ -187,6 +196,12 @@ def vectors(seen: str, tables: tuple[Columns, ...]) -> tuple[list[list[float]], 
     return [list(features(n)) for n in known], [int(planes["late"][n]) for n in known]
 
 
+@cache
+def vectors_of(seen: str, folder: Path, part: str) -> tuple[list[list[float]], list[int]]:
+    """The same of a part, with all its labels."""
+    return vectors(seen, tables_of(folder, part))
+
+
 def by_sklearn(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dict[str, float]:
     """The PR-AUC of logistic regression or of boosted trees."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -207,7 +222,7 @@ def by_sklearn(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dic
     classifier.fit(*vectors(job["seen"], tables))
     scores = {}
     for part in parts:
-        rows, truth = vectors(job["seen"], tables_of(folder, part))
+        rows, truth = vectors_of(job["seen"], folder, part)
         scores[part] = float(average_precision_score(truth, classifier.predict_proba(rows)[:, 1]))
     return scores
 
@@ -216,9 +231,10 @@ def by_sklearn(job: dict[str, Any], folder: Path, parts: tuple[str, ...]) -> dic
 
 
 def one(arguments: tuple[dict[str, Any], Path, tuple[str, ...]]) -> dict[str, float]:
-    """A job, in a process of its own."""
-    job = arguments[0]
-    return (by_model if "weight" in job else by_sklearn)(*arguments)
+    """A job, in a process of its own: its scores by part, and the seconds of computing."""
+    job, begun = arguments[0], time.process_time()
+    scores = (by_model if "weight" in job else by_sklearn)(*arguments)
+    return {**scores, "seconds": time.process_time() - begun}
 
 
 def options(quick: bool) -> Iterator[dict[str, Any]]:
@@ -227,7 +243,7 @@ def options(quick: bool) -> Iterator[dict[str, Any]]:
     for labels, seen in [*((None, seen) for seen in SEEN), (FEW, "airport")]:
         row = {"seen": seen, "labels": labels}
         for model, weights in (("without axioms", (0.0,)), ("with axioms", WEIGHTS)):
-            grid = [{"weight": w, "prior": p, **brief} for w, p in product(weights, PRIORS)]
+            grid = [{"weight": w, "prior": p, **brief} for w, p in product(weights, PRIORS[labels])]
             yield {"model": model, **row, "grid": grid[-1:] if quick else grid}
         for model, grid in (("logistic regression", LOGISTIC), ("boosted trees", TREES)):
             yield {
@@ -236,7 +252,7 @@ def options(quick: bool) -> Iterator[dict[str, Any]]:
                 "grid": [{"options": o} for o in grid[-1 if quick else 0 :]],
             }
     for name in RULES:
-        alone = {"weight": WEIGHTS[-1], "prior": PRIORS[-1], "only": name, **brief}
+        alone = {"weight": WEIGHTS[-1], "prior": PRIORS[FEW][-1], "only": name, **brief}
         yield {"model": f"only {name}", "seen": "airport", "labels": FEW, "grid": [alone]}
 
 
@@ -247,7 +263,8 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
         choices: list[Any] = []
         for row in rows:
             base = {key: row[key] for key in ("model", "seen", "labels")} | {"part": "fit"}
-            draws = range(100, 100 + (1 if quick else 2))  # other seeds than those of the results
+            # Other seeds than those of the results; several, where labels are drawn.
+            draws = range(100, 101 if quick or row["labels"] is None else 103)
             jobs = [base | choice | {"seed": s} for choice in row["grid"] for s in draws]
             choices.append(
                 [pool.submit(one, (job, folder, ("judge",))) for job in jobs]
@@ -256,6 +273,7 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
             )
         results = []
         for row, futures in zip(rows, choices, strict=True):
+            drawn = "weight" in row["grid"][0] or row["labels"] is not None
             grid, scores = row.pop("grid"), [f.result()["judge"] for f in futures]
             draws_each = len(scores) // len(grid)
             means = [
@@ -263,7 +281,9 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
                 for i in range(len(grid))
             ]
             chosen = grid[means.index(max(means))]
-            jobs = [row | chosen | {"part": "train", "seed": s} for s in range(seeds)]
+            jobs = [
+                row | chosen | {"part": "train", "seed": s} for s in range(seeds if drawn else 1)
+            ]
             running = [pool.submit(one, (job, folder, PARTS)) for job in jobs]
             results.append((row | {"chosen": chosen, "judged": round(max(means), 4)}, running))
         done = [
@@ -277,17 +297,28 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
         counts[part] = {"departures": len(known), "late": sum(known)}
         counts[part]["planes"] = len(set(planes["plane"]))
         counts[part]["days"] = len(set(planes["day"]))
-    minutes = round((time.monotonic() - begun) / 60, 1)
-    return {"minutes": minutes, "processes": processes, "seeds": seeds, "few": FEW,
-            "counts": counts, "results": done}  # fmt: skip
+    ended = [f for futures in (*choices, *(running for _, running in results)) for f in futures]
+    computing = sum(f.result()["seconds"] for f in ended)
+    seconds = {"minutes": time.monotonic() - begun, "computing": computing}
+    return {
+        **{name: round(value / 60, 1) for name, value in seconds.items()},
+        "processes": processes,
+        "seeds": seeds,
+        "counts": counts,
+        "results": done,
+    }
+
+
+def spread(scores: list[float]) -> float:
+    """The standard deviation over seeds."""
+    return statistics.stdev(scores) if len(scores) > 1 else 0.0
 
 
 def shown(results: dict[str, Any]) -> Iterator[str]:
     """The results as lines."""
     for row in results["results"]:
         numbers = "  ".join(
-            f"{part} {statistics.fmean(row[part]):.3f} ± {statistics.pstdev(row[part]):.3f}"
-            for part in PARTS
+            f"{part} {statistics.fmean(row[part]):.3f} ± {spread(row[part]):.3f}" for part in PARTS
         )
         labels = "all" if row["labels"] is None else row["labels"]
         yield f"{labels!s:>4} labels  {row['seen']:8} {row['model']:20} {numbers}  {row['chosen']}"
