@@ -127,7 +127,11 @@ def _with_data(
     )  # fmt: skip
     if isinstance(data, str | os.PathLike) and os.path.isdir(data):
         folder = Path(data).absolute()
-        if missing := [n for n in names if not (folder / n).exists()]:
+
+        def place(name: str) -> Path:  # a name that says where it was says nothing of the new one
+            return folder / (Path(name).name if Path(name).is_absolute() else name)
+
+        if missing := [n for n in names if not place(n).exists()]:
             raise DataError(
                 Diagnostic(
                     f"the folder '{data}' has no table '{missing[0]}', which the model reads",
@@ -135,9 +139,10 @@ def _with_data(
                     "leave the folder out and name the files themselves",
                 )
             )
-        tests = tuple(n for n in config.data.test if (folder / n).exists())
+        tests = tuple(n for n in config.data.test if place(n).exists())
         plain = replace(plain, folder=str(folder), facts=(*plain.facts, *tests))
-        return replace(config, data=plain, roots=()), {}
+        places = {n: place(n) for n in (*names, *tests)}
+        return replace(config, data=plain, roots=()), places
     tables = _by_name(data, names, config.data.test)
     return replace(
         config,

@@ -166,5 +166,5 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 
 def without_axioms(config: Config) -> Config:
     """The same project, learning from facts alone."""
-    objective = replace(config.objective, axioms="none")
+    objective = replace(config.objective, axioms="none", trust=None)
     return replace(config, objective=objective)

@@ -219,6 +219,20 @@ def test_tables_in_memory_by_place_and_by_name():
         assert low > 0.5 > high
 
 
+def test_a_folder_is_that_of_the_new_data_wherever_the_old_ones_were(tmp_path):
+    for name, pump in (("old", "a"), ("new", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "w.csv").write_text(f"pump,bar,fails\n{pump},1,1\n{pump}{pump},5,0\n")
+    wide = fotltn.Wide(
+        tmp_path / "old" / "w.csv", "pump", "pump", predicates={"fails": "Fails"}, features=["bar"]
+    )
+    model = fotltn.train(
+        "sort pump\nstatic predicate Fails(pump)\n", wide=wide, learn=["Fails"],
+        training={"epochs": 1},
+    )  # fmt: skip
+    assert model.apply(tmp_path / "new").facts.entities["pump"] == ("b", "bb")
+
+
 # --- what does not travel ---------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import fotltn
+from fotltn.project.config import read_config
+from fotltn.project.train import without_axioms
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "examples" / "jaad"
@@ -95,3 +97,9 @@ def test_clips_for_testing_as_new_files(tmp_path, own):
     assert {fact[0] for fact in inside} == {"Stop", "Run", "Crossing", "OnSidewalk"}
     assert outside == pytest.approx(inside, abs=1e-6)
     assert all((inside[f] >= 0.5) == (outside[f] >= 0.5) for f in inside)
+
+
+def test_a_project_that_learns_trust_trains_without_axioms_too():
+    config = without_axioms(read_config(PROJECT))
+    assert config.objective.axioms == "none"
+    assert config.objective.trust is None
