@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.options import Json, NewTables, Threshold
-from fotltn.cli.output import asked_model, emit_json
+from fotltn.cli.output import asked_model, emit_json, one_folder
 from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
 from fotltn.format import count, degree, number, share
@@ -47,9 +47,7 @@ def audit(
 
     before = is_project(path)
     if before:
-        if len(data or ()) > 1:
-            raise DataError("of a project, --data is one folder with its tables")
-        audited = audit_labels(path, data=data[0] if data else None, threshold=threshold)
+        audited = audit_labels(path, data=one_folder(data), threshold=threshold)
     else:
         model = asked_model(path, data)
         if not model.theory.axioms:

@@ -80,6 +80,13 @@ def asked_model(path: Path, data: Sequence[Path] | None, horizon: int | None = N
     return model
 
 
+def one_folder(data: Sequence[Path] | None) -> Path | None:
+    """The folder with the tables of a project, of what --data says."""
+    if len(data or ()) > 1:
+        raise DataError("of a project, --data is one folder with its tables")
+    return data[0] if data else None
+
+
 def time_point(at: str, horizon: int | None = None) -> int | None:
     """A time point before the horizon, or None for all of them."""
     if at == "all":

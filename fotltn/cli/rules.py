@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fotltn.cli.options import Budget, ExactJson, NewTables, Threshold
-from fotltn.cli.output import as_bytes, asked_model, emit_json, warn
+from fotltn.cli.output import as_bytes, asked_model, emit_json, one_folder, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import amount, count, number
@@ -144,9 +144,7 @@ def _evidence(
         if theory is not None:
             raise DataError("--theory goes with a project; ask a model for a --formula")
         return of_model(asked_model(path, data), threshold=threshold)
-    if len(data) > 1:
-        raise DataError("of a project, --data is one folder with its tables")
-    return load_project(path, data=data[0] if data else None, theory=theory)
+    return load_project(path, data=one_folder(data), theory=theory)
 
 
 def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:

@@ -215,6 +215,12 @@ def _check_features(values: Tensor, present: Tensor | None, learnable: tuple[int
             )
 
 
+def beside(parts: Sequence[Tensor]) -> Tensor:
+    """Vectors side by side; other axes of size 1 are repeated."""
+    lead = torch.broadcast_tensors(*(part[..., :0] for part in parts))[0].shape[:-1]
+    return torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], dim=-1)
+
+
 class Joined(nn.Module):
     """Several inputs of one sort, side by side."""
 
@@ -230,10 +236,9 @@ class Joined(nn.Module):
         """All of them, with axes (trace, entity, time, width)."""
         seen = [part() for part in self.parts]
         try:
-            lead = torch.broadcast_tensors(*(f[..., :0] for f in seen))[0].shape[:-1]
+            return beside(seen)
         except RuntimeError:
             shapes = ", ".join(str(tuple(f.shape[:-1])) for f in seen)
             raise DataError(
                 f"inputs side by side differ in traces, entities or time points: {shapes}"
             ) from None
-        return torch.cat([f.expand(*lead, f.shape[-1]) for f in seen], dim=-1)

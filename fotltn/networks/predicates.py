@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError, FotError, did_you_mean, listing
-from fotltn.networks.encoders import smoothing
+from fotltn.networks.encoders import beside, smoothing
 from fotltn.networks.sequences import takes_presence
 from fotltn.semantics.config import Semantics
 from fotltn.semantics.sparse import SparseTable
@@ -337,7 +337,4 @@ def side_by_side(seen: Sequence[Tensor], *, static: bool) -> Tensor:
         shape = [traces, *[1] * count, times, width]
         shape[1 + place] = entities
         moved.append(part.reshape(shape))
-    if count == 1:
-        return moved[0]
-    lead = torch.broadcast_tensors(*(m[..., :0] for m in moved))[0].shape[:-1]
-    return torch.cat([m.expand(*lead, m.shape[-1]) for m in moved], dim=-1)
+    return moved[0] if count == 1 else beside(moved)

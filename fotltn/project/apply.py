@@ -57,6 +57,12 @@ def obstacles(config: Config, world: World) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def own_data_only(config: Config, world: World) -> str:
+    """That a model can answer for its own data only, and why; nothing if it travels."""
+    reasons = obstacles(config, world)
+    return f"the model can answer for its own data only: {'; '.join(reasons)}" if reasons else ""
+
+
 def moved(
     grounding: Grounding, config: Config, world: World, data: NewData, horizon: int | None
 ) -> tuple[Config, World, Grounding]:
@@ -73,12 +79,8 @@ def moved(
         DataError: something that a network sees belongs to the old data, or the new ones do not
             fit.
     """
-    if reasons := obstacles(config, world):
-        raise DataError(
-            Diagnostic(
-                f"the model can answer for its own data only: {'; '.join(reasons)}", hint=_TRAVELS
-            )
-        )
+    if refusal := own_data_only(config, world):
+        raise DataError(Diagnostic(refusal, hint=_TRAVELS))
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
     for name, how in config.predicates.items():

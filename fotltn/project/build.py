@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fotltn.errors import (
     DataError,
@@ -24,7 +24,7 @@ from fotltn.learn.fit import seeded
 from fotltn.learn.satisfaction import Axioms
 from fotltn.learn.task import Task
 from fotltn.logic.signature import Signature
-from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, with_changes
+from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, beside, with_changes
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.networks.neighbours import pooled
 from fotltn.networks.predicates import (
@@ -125,7 +125,7 @@ def ground(
 ) -> Grounding:
     """The networks of a project, with initial weights by its seed, and modules as they are."""
     signature, modules = world.theory.signature, modules or {}
-    check_modules(config, modules)
+    _check_modules(config, modules)
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs = {
             sort: _inputs(sort, config.inputs[sort], world, generator, modules)
@@ -207,7 +207,7 @@ def _inputs(
     parts = [features[sort].values] if how.features and sort in features else []
     parts += [pooled(world.fixed, name, sort) for name in how.neighbours]
     if parts:
-        values = _side_by_side(parts)
+        values = beside(parts)
         if how.changes:
             values = with_changes(values, there, how.changes)
         if mask is not None and values.shape[2] == 1:
@@ -243,11 +243,6 @@ def _inputs(
     return Encoded(sort, seen, encoder, there)
 
 
-def _side_by_side(parts: list[Tensor]) -> Tensor:
-    lead = torch.broadcast_tensors(*(part[..., :0] for part in parts))[0].shape[:-1]
-    return torch.cat([part.expand(*lead, part.shape[-1]) for part in parts], dim=-1)
-
-
 def made_modules(modules: Mapping[Any, Any]) -> dict[str, PythonPredicate]:
     """Modules by one name each, of the first predicate if several share one; classes are called.
 
@@ -271,7 +266,7 @@ def made_modules(modules: Mapping[Any, Any]) -> dict[str, PythonPredicate]:
     return made
 
 
-def check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> None:
+def _check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> None:
     """See that what Python computes is at hand.
 
     Raises:

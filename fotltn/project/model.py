@@ -24,7 +24,6 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
 from fotltn.project.build import (
     Built,
-    check_modules,
     completed,
     ground,
     made_modules,
@@ -442,7 +441,6 @@ def load_model(
         weights = below(tensors, "weights/")
         check_widths(config, weights)
         config = completed(config, world)
-        check_modules(config, at_hand)
         grounding = ground(config, world, at_hand).to(dtype=getattr(torch, config.dtype))
         grounding.load_state_dict(weights)
         grounding = grounding.to(device_of(config))

@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fotltn.errors import DataError, FotError, listing, name_hint
+from fotltn.errors import DataError, listing, name_hint
 from fotltn.grounding.cells import Floats, Ints, encode, numbers
 from fotltn.grounding.frames import read_sources
 from fotltn.grounding.read import as_text
+from fotltn.grounding.stamps import instants, without_zone
 from fotltn.logic.check import check
+from fotltn.syntax.hints import KEYWORDS
 from fotltn.syntax.load import parse_theory
 
 _TIMES = re.compile(
@@ -25,8 +27,8 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _NAMES = re.compile(r"(.*[_ ])?(id|name|key|code|number|nr|no)", re.IGNORECASE)
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?")
-_STEPS = {"1d": 86_400, "1h": 3_600, "1min": 60, "1s": 1}  # the longest that tells all times apart
+#: Steps in microseconds; the longest that tells all times apart is taken.
+_STEPS = {"1d": 86_400 * 10**6, "1h": 3_600 * 10**6, "1min": 60 * 10**6, "1s": 10**6}
 _WORDS = 20  # of a column that are few enough to be categories
 _SUPPORT, _CONFIDENCE, _BEYOND = 10, 0.95, 0.05  # of a rule that is proposed
 _RULES = 6
@@ -92,15 +94,13 @@ class TableColumn:
     @property
     def stamps(self) -> tuple[str, Ints] | None:
         """A step, and the time of each cell in steps, if all cells are dates or time stamps."""
-        if self.gaps or not all(map(_STAMP.fullmatch, self.words)):
+        if self.gaps or not all(map(without_zone, self.words)):
             return None
-        try:
-            seconds = np.array(self.words, dtype="datetime64[s]").astype(np.int64)
-        except ValueError:  # no such day
-            return None
-        apart = int(np.gcd.reduce(seconds - seconds.min()))
-        step = next((s for s, n in _STEPS.items() if apart % n == 0 and apart), "1d")
-        return step, ((seconds - seconds.min()) // _STEPS[step])[self.codes]
+        since = instants(pa.chunked_array([pa.array(self.words)]))
+        since = since - since.min()
+        apart = int(np.gcd.reduce(since))
+        step = next((step for step, size in _STEPS.items() if apart % size == 0), None)
+        return None if step is None else (step, (since // _STEPS[step])[self.codes])
 
     @property
     def truth(self) -> Floats:
@@ -290,18 +290,14 @@ def _contents(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
 def _identifier(name: str) -> str:
     plain = re.sub(r"\W+", "_", name).strip("_") or "entity"
     plain = plain if plain[0].isalpha() else f"e_{plain}"
-    try:
-        check(parse_theory(f"sort {plain}\n"))
-    except FotError:  # a word of the language
-        return f"{plain}_"
-    return plain
+    return f"{plain}_" if plain in KEYWORDS else plain
 
 
 def _predicate(name: str, taken: set[str]) -> str:
     parts = [p for p in re.split(r"\W+|_", name) if p]
     symbol = "".join(p[:1].upper() + p[1:] for p in parts) or "P"
     symbol = symbol if symbol[0].isalpha() else f"P{symbol}"
-    while symbol in taken or symbol in ("Here", "X", "WX", "F", "G", "U", "R", "W", "M", "Y", "O"):
+    while symbol in taken or symbol in KEYWORDS or symbol == "Here":
         symbol += "_"
     taken.add(symbol)
     return symbol

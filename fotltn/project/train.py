@@ -16,7 +16,7 @@ from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
-from fotltn.project.apply import obstacles
+from fotltn.project.apply import own_data_only
 from fotltn.project.build import Built, build
 from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
@@ -76,8 +76,8 @@ def _trained(
         )
     model = model_of(built, outcome)
     _set_thresholds(model, built)
-    if reasons := obstacles(built.config, built.world):
-        model.warnings += (f"the model can answer for its own data only: {'; '.join(reasons)}",)
+    if warning := own_data_only(built.config, built.world):
+        model.warnings += (warning,)
     return model
 
 

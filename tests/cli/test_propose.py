@@ -128,12 +128,12 @@ def test_times_that_are_stamps(tmp_path, stamp, step):
 
 
 def test_names_that_the_language_does_not_take(tmp_path):
-    rows: list[list[object]] = [[f"c{i}", i % 2, i % 3 == 0, i % 2] for i in range(20)]
-    heads = ["sort", 'größe "x" (m²)', "2 late", "G"]
+    rows: list[list[object]] = [[f"c{i}", i % 2, i % 3 == 0, i % 2, i % 2] for i in range(20)]
+    heads = ["sort", 'größe "x" (m²)', "2 late", "G", "S"]
     proposal = propose(write(tmp_path / "odd.csv", heads, rows))
     fotltn.parse(theory_text(proposal))
     symbols = [c.symbol for c in proposal.columns if c.symbol]
-    assert len(set(symbols)) == 3
+    assert len(set(symbols)) == 4
     assert proposal.sort == "sort_"
 
 
