@@ -15,6 +15,8 @@ from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Training
 from fotltn.networks.parts import Batches
 from fotltn.project.config import (
+    FUNCTION_KINDS,
+    KINDS,
     PRESETS,
     Config,
     EncoderConfig,
@@ -80,6 +82,11 @@ def expected() -> dict[str, dict[str, Any]]:
         "[inputs.SORT]": fields(InputConfig),
         "[inputs.SORT.encoder]": fields(EncoderConfig),
         "[predicates]": fields(PredicateConfig, kind="network"),
+        "[functions]": {
+            key: value
+            for key, value in fields(PredicateConfig, kind="network").items()
+            if key in ("kind", *(k for kind in FUNCTION_KINDS for k in KINDS[kind]))
+        },
         "[[exclusive]]": fields(GroupConfig),
         "[objective]": fields(Objective, preset="paper", axiom_p={}),
         "[training]": fields(Training),

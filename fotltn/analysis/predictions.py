@@ -18,9 +18,10 @@ from torch import Tensor
 from fotltn.analysis.record import look_up
 from fotltn.errors import DataError
 from fotltn.files import write_files
+from fotltn.logic.core import REAL
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.theory import PredicateDecl
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -31,21 +32,26 @@ _PARQUET = (".parquet", ".pq")
 def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa.Table:
     """The degrees of predicates, one row a fact, with the columns of a file of facts.
 
+    Of a function there is a row for each value, in a column `value`.
+
     A dense table gives a row for every cell inside its trace. A table of facts gives its facts,
     since what is not stated is false; if its default is another degree, it is written out. Entities
     have no rows in traces that lack them, and where they are not present.
 
     Args:
         tables: the tables.
-        predicates: which of them; without, all. Where there are several traces, rows name theirs.
-            Where it is known when time points are, a column `timestamp` says so.
+        predicates: which of them, or of the functions; without, all predicates. Where there are
+            several traces, rows name theirs. Where it is known when time points are, a column
+            `timestamp` says so.
 
     Raises:
-        DataError: a predicate is unknown, or is declared static but changes over time.
+        DataError: a name is unknown, or is declared static but changes over time.
     """
     signature = tables.signature
     chosen = list(signature.predicates) if predicates is None else list(predicates)
-    declared = [look_up(signature.predicates, n, f"unknown predicate '{n}'") for n in chosen]
+    known: dict[str, PredicateDecl | FunctionDecl] = {**signature.predicates}
+    known |= {n: signature.functions[n] for n in chosen if n in signature.functions}
+    declared = [look_up(known, n, f"unknown predicate '{n}'") for n in chosen]
     if not declared:
         raise DataError("there are no predicates to write")
     width = max(len(decl.sorts) for decl in declared)
@@ -82,7 +88,9 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
         raise DataError(f"cannot write {file}: {error}") from None
 
 
-def _rows(decl: PredicateDecl, tables: Tables, traces: pa.Array | None, width: int) -> pa.Table:
+def _rows(
+    decl: PredicateDecl | FunctionDecl, tables: Tables, traces: pa.Array | None, width: int
+) -> pa.Table:
     trace, args, time, value = _cells(decl, tables)
     columns: dict[str, pa.Array] = {
         "predicate": pa.array([decl.name], pa.string()).take(pa.array(np.zeros_like(trace)))
@@ -102,7 +110,12 @@ def _rows(decl: PredicateDecl, tables: Tables, traces: pa.Array | None, width: i
         columns["timestamp"] = stamps.take(columns["time"])
     if traces is not None:
         columns["trace"] = traces.take(pa.array(trace))
-    columns["truth"] = pa.array(value)
+    if isinstance(decl, PredicateDecl):
+        columns["truth"] = pa.array(value)
+    elif decl.result == REAL:
+        columns["value"] = pa.array(value)
+    else:
+        columns["value"] = _named(decl.result, trace, value, tables)
     rows = pa.table(columns)
     for place in range(len(args)):
         rows = rows.filter(pc.is_valid(rows.column(f"arg{place + 1}")))
@@ -110,17 +123,18 @@ def _rows(decl: PredicateDecl, tables: Tables, traces: pa.Array | None, width: i
 
 
 def _cells(
-    decl: PredicateDecl, tables: Tables
+    decl: PredicateDecl | FunctionDecl, tables: Tables
 ) -> tuple[Numbers, list[Numbers], Numbers | None, np.ndarray[Any, Any]]:
-    """Traces, arguments, times (None if static) and degrees of the rows of a predicate."""
-    table = tables.table(decl.name)
+    """Traces, arguments, times (None if static) and degrees, or values, of the rows."""
+    function = isinstance(decl, FunctionDecl)
+    table = tables.function(decl.name) if function else tables.table(decl.name)
     if isinstance(table, SparseTable) and table.default == 0:
         index, value = table.index.long(), table.value
     else:
         dense = table.dense(table.value.dtype) if isinstance(table, SparseTable) else table
         everywhere = torch.ones(dense.shape, dtype=torch.bool, device=dense.device)
         index, value = everywhere.nonzero().T, dense.reshape(-1)
-    if not value.is_floating_point():
+    if not value.is_floating_point() and not function:
         value = value.to(torch.get_default_dtype())
     value = value.detach()
     steady = table.shape[-1] == 1
@@ -141,7 +155,7 @@ def _cells(
     return trace, args, None if decl.static else time, value.cpu().numpy()
 
 
-def _present(decl: PredicateDecl, index: Tensor, tables: Tables) -> Tensor:
+def _present(decl: PredicateDecl | FunctionDecl, index: Tensor, tables: Tables) -> Tensor:
     """Which cells have all their entities present, at the time, or, if static, at any."""
     there = torch.ones(index.shape[1], dtype=torch.bool, device=index.device)
     for place, sort in enumerate(decl.sorts):

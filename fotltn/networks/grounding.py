@@ -112,8 +112,8 @@ class Grounding(nn.Module):
         return tuple(n for n in self.signature.predicates if n in changing)
 
     def module(self, name: str) -> nn.Module:
-        """The module of a predicate that a network computes, alone or with others."""
-        network = self._networks.get(name)
+        """The module of a predicate or function that a network computes, alone or with others."""
+        network = self._networks.get(name, self._functions.get(name))
         if network is None:
             return next(group.module for group in self._groups if name in group.names)
         assert isinstance(network, Network)
@@ -122,7 +122,8 @@ class Grounding(nn.Module):
     def train(self, mode: bool = True) -> Grounding:
         """Train, or not; what is frozen stays as it is, with all that a layer keeps for itself."""
         super().train(mode)
-        for module in (*self._networks.values(), *self._groups, *self.inputs_by_sort.values()):
+        networks = (*self._networks.values(), *self._groups, *self._functions.values())
+        for module in (*networks, *self.inputs_by_sort.values()):
             if not any(p.requires_grad for p in module.parameters()):
                 module.eval()
         return self
@@ -183,9 +184,18 @@ class Grounding(nn.Module):
         degrees = {n: tables.predicate(n) for n in self.learned}
         decided = {n: (t >= limits.get(n, usual)).to(t.dtype) for n, t in degrees.items()}
         applied = self.applied(replace(tables, predicates={**tables.predicates, **decided}))
-        dtype = next(iter(degrees.values())).dtype
+        dtype = tables.dtype
         crisp = {n: (applied.predicate(n) >= limits.get(n, usual)).to(dtype) for n in self.defined}
         return replace(applied, predicates={**applied.predicates, **crisp})
+
+    def function_values(self) -> dict[str, Tensor]:
+        """The values that computed functions have now, on all data, as after training."""
+        if not self._functions:
+            return {}
+        training = self.training
+        tables = self.eval()()
+        self.train(training)
+        return {name: tables.functions[name] for name in self._functions}
 
     def applied(self, tables: Tables) -> Tables:
         """Tables in which what is defined is computed anew from the rest, on all data."""

@@ -54,6 +54,7 @@ def train(
     data: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     predicates: Mapping[Any, Any] | None = None,
+    functions: Mapping[str, Any] | None = None,
     exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
     objective: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -89,6 +90,9 @@ def train(
             a tuple of names, a module with an output for each. Or a function from the given
             tables, and the features by sort, to a table with axes (trace, arguments …, time),
             which is computed once.
+        functions: how functions of the theory are computed that give numbers and are not in the
+            data: "network", its settings, or a module of your own, as of a predicate, whose output
+            is the value.
         exclusive: predicates that exclude each other, by one network each.
         objective: what is minimised.
         training: how, as `{"epochs": 100, "rate": 0.01}`.
@@ -105,11 +109,17 @@ def train(
     told = told if on_epoch is None else (EachEpoch(on_epoch), *told)
     settings, seen = _mapping("predicates", predicates), _mapping("inputs", inputs)
     kinds, modules = _in_python(settings)
+    numbers = _mapping("functions", functions)
+    learned, of_functions = _in_python(numbers)
+    for name, how in learned.items():
+        if how.kind != "module":
+            raise DataError(f"functions: '{name}' is computed by a network, or by a module")
+    modules |= of_functions
     encoders = _own_encoders(seen, modules)
     if _is_project(theory):
         others = (
-            facts, learn, define, wide, test, data, *seen.values(), settings, exclusive, objective,
-            training, machine, semantics, p,
+            facts, learn, define, wide, test, data, *seen.values(), settings, numbers, exclusive,
+            objective, training, machine, semantics, p,
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(f"'{theory}' is a project, which says everything itself")
@@ -128,6 +138,7 @@ def train(
             "predicates": dict.fromkeys(_names("learn", learn), "network")
             | _definitions(define)
             | settings,
+            "functions": numbers,
             "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
             "objective": _mapping("objective", objective),
             "training": {"seed": seed} | _mapping("training", training),
@@ -143,6 +154,7 @@ def train(
         config,
         predicates={**config.predicates, **kinds},
         inputs={**config.inputs, **encoded},
+        functions={**config.functions, **learned},
     )
     folder = None if checkpoints is None else Path(checkpoints)
     return training_of.train(config, more=more, checkpoints=folder, callbacks=told)

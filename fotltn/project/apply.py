@@ -83,7 +83,7 @@ def moved(
         raise DataError(Diagnostic(refusal, hint=_TRAVELS))
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
-    for name, how in config.predicates.items():
+    for name, how in {**config.predicates, **config.functions}.items():
         if how.kind in ("module", "shared"):
             modules[name] = grounding.module(name)
         elif how.kind == "function":

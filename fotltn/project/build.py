@@ -133,8 +133,10 @@ def ground(
             if _seen(sort, config, signature)
         }
 
+        declared = {**signature.predicates, **signature.functions}
+
         def network(name: str, how: PredicateConfig | GroupConfig, outputs: int = 1) -> nn.Module:
-            sorts = signature.predicates[name].sorts
+            sorts = declared[name].sorts
             if not sorts:
                 raise DataError(f"'{name}' has no arguments that a network could see; use logits")
             width = sum(inputs[s].width for s in sorts)
@@ -155,11 +157,15 @@ def ground(
                 case "network":
                     predicates[name] = Network(network(name, how), static=decl.static)
                 case "module":
-                    made = modules[name]
-                    assert isinstance(made, nn.Module)
-                    predicates[name] = Network(made, static=decl.static, over_time=True)
+                    predicates[name] = _by_module(modules[name], static=decl.static)
                 case "function":
                     predicates[name] = DataRule(modules[name])
+        functions = {
+            name: _by_module(modules[name], static=declared[name].static)
+            if how.kind == "module"
+            else Network(network(name, how), static=declared[name].static)
+            for name, how in config.functions.items()
+        }
         shared = {how.heads for how in config.predicates.values() if how.kind == "shared"}
         groups: list[Softmax] = []
         for names in sorted(shared):
@@ -177,8 +183,14 @@ def ground(
         ]
     return Grounding(
         signature, world.fixed, predicates, inputs=inputs, groups=groups,
-        present=world.fixed.present, semantics=meaning(config),
+        functions=functions, present=world.fixed.present, semantics=meaning(config),
     )  # fmt: skip
+
+
+def _by_module(module: PythonPredicate, *, static: bool) -> Network:
+    if not isinstance(module, nn.Module):
+        raise DataError(f"expected a module, not {shown(module)}")
+    return Network(module, static=static, over_time=True)
 
 
 def _seen(sort: str, config: Config, signature: Signature) -> bool:
@@ -186,7 +198,9 @@ def _seen(sort: str, config: Config, signature: Signature) -> bool:
     seeing = ("network", "module", "shared")
     networks = [n for n, p in config.predicates.items() if p.kind in seeing]
     networks += [n for g in config.groups for n in g.predicates]
-    return any(sort in signature.predicates[n].sorts for n in networks)
+    declared = [signature.predicates[n] for n in networks]
+    declared += [signature.functions[n] for n in config.functions]
+    return any(sort in decl.sorts for decl in declared)
 
 
 def _inputs(
@@ -274,7 +288,7 @@ def _check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> No
     """
     needed = {
         name if how.kind != "shared" else how.heads[0]: (how.constructor, f"'{name}'")
-        for name, how in config.predicates.items()
+        for name, how in {**config.predicates, **config.functions}.items()
         if how.kind in IN_PYTHON
     }
     for sort, seen in config.inputs.items():

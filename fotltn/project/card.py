@@ -17,10 +17,10 @@ from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.project.apply import obstacles
-from fotltn.project.config import IN_PYTHON, Config, InputConfig
+from fotltn.project.config import IN_PYTHON, Config, InputConfig, PredicateConfig
 from fotltn.project.world import World
 from fotltn.syntax.show import show
-from fotltn.syntax.theory import PredicateDecl
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 if TYPE_CHECKING:
     from fotltn.analysis.metrics import Report
@@ -66,7 +66,8 @@ def card(model: Described, metrics: Report | None) -> str:
         model: the model.
         metrics: those on its test facts.
     """
-    learned = ", ".join(map(_code, model.grounding.open)) or "nothing"
+    names = [*model.grounding.open, *model.config.functions]
+    learned = ", ".join(map(_code, names)) or "nothing"
     sections = {
         "": [f"This folder is a model of FOT-LTN that predicts {learned}."],
         "What it predicts": _predictions(model),
@@ -79,7 +80,7 @@ def card(model: Described, metrics: Report | None) -> str:
         "Limits": _limits(model, metrics),
         "Use": _use(model),
     }
-    parts = [f"# Model of {', '.join(map(_plain, model.grounding.open)) or 'nothing'}"]
+    parts = [f"# Model of {', '.join(map(_plain, names)) or 'nothing'}"]
     for title, lines in sections.items():
         text = "\n".join(lines)
         if text:
@@ -110,7 +111,7 @@ def _many(amount: int, what: str, plural: str = "") -> str:
     return f"{count(amount)} {what if amount == 1 else plural or what + 's'}"
 
 
-def _head(decl: PredicateDecl) -> str:
+def _head(decl: PredicateDecl | FunctionDecl) -> str:
     sorts = f"({', '.join(decl.sorts)})" if decl.sorts else ""
     return f"{'static ' * decl.static}{decl.name}{sorts}"
 
@@ -120,12 +121,17 @@ def _head(decl: PredicateDecl) -> str:
 
 def _predictions(model: Described) -> Iterator[str]:
     declared = model.theory.signature.predicates
-    yield (
-        "For each binding of its arguments, and each time point unless it is static, a degree "
-        "from 0 to 1:\n"
-    )
+    each = "or each binding of its arguments, and each time point unless it is static, a"
+    if model.grounding.open:
+        yield f"F{each} degree from 0 to 1:\n"
     for name in model.grounding.open:
         yield f"- {_code(_head(declared[name]))}, by {_computed(model, name)}"
+    between = "\n" if model.grounding.open else ""
+    if model.config.functions:
+        yield f"{between}F{each} number:\n"
+    for name, how in model.config.functions.items():
+        head = _head(model.theory.signature.functions[name])
+        yield f"- {_code(head)}, by {_by_network(how)}"
 
 
 def _computed(model: Described, name: str) -> str:
@@ -140,10 +146,14 @@ def _computed(model: Described, name: str) -> str:
     if how.kind == "formula":
         variables = f"({', '.join(how.variables)})" if how.variables else ""
         return f"its definition {_code(f'{name}{variables} := {how.formula}')}"
-    if how.kind in IN_PYTHON:
-        return f"the {'function' if how.kind == 'function' else 'module'} {_code(how.constructor)}"
     if how.kind == "logits":
         return "a logit for each fact"
+    return _by_network(how)
+
+
+def _by_network(how: PredicateConfig) -> str:
+    if how.kind in IN_PYTHON:
+        return f"the {'function' if how.kind == 'function' else 'module'} {_code(how.constructor)}"
     return f"a network with hidden layers of {', '.join(map(str, how.hidden)) or 'no'} units"
 
 
@@ -324,8 +334,9 @@ def _limits(model: Described, metrics: Report | None) -> Iterator[str]:
 
 def _use(model: Described) -> Iterator[str]:
     travels = not obstacles(model.config, model.world)
-    kinds = [h.kind for h in model.config.predicates.values()]
-    encoders = [s.encoder.kind for s in model.config.inputs.values() if s.encoder is not None]
+    config = model.config
+    kinds = [h.kind for h in (*config.predicates.values(), *config.functions.values())]
+    encoders = [s.encoder.kind for s in config.inputs.values() if s.encoder is not None]
     if any(kind in IN_PYTHON for kind in (*kinds, *encoders)):
         yield "It needs modules of its author, of which the folder has the weights, but no code:\n"
         yield '```python\nfotltn.load_model("MODEL", modules={…})\n```'

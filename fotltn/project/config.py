@@ -47,6 +47,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "function": ("constructor",),
 }
 
+#: How functions are computed, of these.
+FUNCTION_KINDS = ("network", "module")
+
 #: The kinds that Python computes: what they compute is handed over, not read.
 IN_PYTHON = ("module", "shared", "function")
 
@@ -86,6 +89,8 @@ class InputConfig:
 @dataclass(frozen=True, slots=True)
 class PredicateConfig:
     """How a predicate is computed; Python has the kinds "module", "shared" and "function", too.
+
+    It also says how a function of the theory is computed: by a "network" or a "module".
 
     Of these `constructor` is the name of the class, or of the function. Predicates that share a
     module name all of its predicates in `heads`.
@@ -135,6 +140,7 @@ class Config:
     device: str = "cpu"
     dtype: str = "float32"
     model: str = "model"
+    functions: Mapping[str, PredicateConfig] = field(default_factory=dict)
     source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
@@ -256,6 +262,7 @@ def config_of(root: Settings, folder: Path) -> Config:
         device=machine.value("device", str, "cpu"),
         dtype=machine.value("dtype", Literal["float32", "float64"], "float32"),
         model=output.value("model", str, "model"),
+        functions=root.by_name("functions", _function),
         source=root.source,
     )
     for table in (machine, theory, output, root):
@@ -283,13 +290,27 @@ def _width(table: Settings, key: str) -> int:
 
 
 def _predicate(predicates: Settings, name: str) -> PredicateConfig:
-    if isinstance(kind := predicates.values[name], str):  # stands for a table
-        predicates.values[name] = {"kind": kind}
-    table = predicates.table(name)
+    table = _with_kind(predicates, name)
     kind = table.value("kind", str, "formula" if table.has("formula") else "network", KINDS)
     if kind == "formula" and not table.has("formula"):
         hint = 'formula = "…", variables = ["x"]'
         raise table.error(None, "a definition needs its formula", hint)
+    return _of_kind(table, kind)
+
+
+def _function(functions: Settings, name: str) -> PredicateConfig:
+    table = _with_kind(functions, name)
+    return _of_kind(table, table.value("kind", str, "network", FUNCTION_KINDS))
+
+
+def _with_kind(symbols: Settings, name: str) -> Settings:
+    """The table of a predicate or function; a word stands for one with that kind."""
+    if isinstance(kind := symbols.values[name], str):
+        symbols.values[name] = {"kind": kind}
+    return symbols.table(name)
+
+
+def _of_kind(table: Settings, kind: str) -> PredicateConfig:
     return table.record(
         PredicateConfig, PredicateConfig(kind), only=("kind", *KINDS[kind]),
         activation=ACTIVATIONS, semantics=SEMANTICS,

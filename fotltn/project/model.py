@@ -321,16 +321,17 @@ class Model:
     def predictions(
         self, predicates: Sequence[str] | None = None, *, decide: bool = False
     ) -> pa.Table:
-        """The degrees of predicates as a table of facts; without names, of those learned.
+        """The degrees of predicates as a table of facts; without names, of what is learned.
 
         Args:
-            predicates: by name.
+            predicates: by name; also functions, whose values are in a column of their own.
             decide: true and false (1 and 0) in place of degrees, by the model's thresholds.
         """
         from fotltn.analysis.predictions import predictions
 
         tables = self.decided() if decide else self.tables
-        return predictions(tables, predicates or self.grounding.open)
+        learned = (*self.grounding.open, *self.config.functions)
+        return predictions(tables, predicates or learned)
 
     # --- other data -------------------------------------------------------------------------------
 
@@ -424,8 +425,8 @@ def load_model(
         device: what computes. Without it, what the model was trained on, or, where there is no
             such device, the CPU.
         modules: modules and functions of your own, by what `train` had them for: a predicate,
-            several, or the sort that an encoder is of. A class that takes no arguments will do;
-            the weights are the model's.
+            several, a function of the theory, or the sort that an encoder is of. A class that
+            takes no arguments will do; the weights are the model's.
 
     Raises:
         DataError: it is no model, is damaged, was written by another version, or lacks a module.

@@ -108,6 +108,14 @@ def load_project(
     if theory is not None:
         file = Path(theory)
         config = replace(config, theory=str(file.absolute()), roots=(file.parent, *config.roots))
+    if config.functions:
+        raise DataError(
+            Diagnostic(
+                f"rules are counted on data alone, but the project learns the function "
+                f"{listing(config.functions)}",
+                hint=f"count them on what the model predicts: fotltn rules {config.model_path()}",
+            )
+        )
     built = build(config)
     world = built.world
     warnings = (world.theory.warnings, world.facts.warnings)

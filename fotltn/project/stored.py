@@ -32,7 +32,7 @@ from fotltn.project.config import Config
 from fotltn.project.world import World, checked, device_of, to_device
 from fotltn.semantics.sparse import SparseTable, sparse_table
 from fotltn.semantics.tables import Tables
-from fotltn.syntax.theory import Theory
+from fotltn.syntax.theory import FunctionDecl, Theory
 
 #: Of what a model's folder holds; it is raised whenever that changes.
 LAYOUT = 1
@@ -118,7 +118,9 @@ def unpack_world(
         f"it has the layout {shown(domain.get('layout'))}; this fotltn reads {LAYOUT}",
     )
     facts = replace(_facts(domain, theory.signature), clock=_clock(domain, config))
-    stored = _Stored(tensors, domain, facts, theory.signature, getattr(torch, config.dtype))
+    functions = {n: d for n, d in theory.signature.functions.items() if n not in config.functions}
+    dtype = getattr(torch, config.dtype)
+    stored = _Stored(tensors, domain, facts, theory.signature, dtype, functions)
     device = device_of(config)
     kinds = ("stated", "train", *(["test"] if _typed(domain, "test", bool) else []))
     labels = {kind: to_device(stored.labels(kind), device) for kind in kinds}
@@ -165,7 +167,8 @@ def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
     widths = [i.embedding or 0 for i in config.inputs.values()]
     encoders = [i.encoder for i in config.inputs.values() if i.encoder is not None]
     widths += [size for e in encoders for size in (e.width, e.layers, e.reach, e.heads)]
-    widths += [size for p in config.predicates.values() for size in p.hidden]
+    networks = (*config.predicates.values(), *config.functions.values())
+    widths += [size for how in networks for size in how.hidden]
     widths += [size for g in config.groups for size in g.hidden]
     for size in widths:
         _expect(size <= _WIDE or size in there, f"the weights have no layer of {size:,}")
@@ -216,7 +219,9 @@ class _Stored:
         facts: Facts,
         signature: Signature,
         dtype: torch.dtype,
+        functions: Mapping[str, FunctionDecl],
     ) -> None:
+        self.functions = functions
         self.tensors, self.domain, self.local = tensors, domain, frozenset(facts.local)
         self.signature, self.dtype = signature, dtype
         self.frame = Tables(
@@ -255,7 +260,7 @@ class _Stored:
             if key.endswith("/table"):
                 predicates[key.removesuffix("/table")] = table
         functions, relations = below(self.tensors, "functions/"), below(self.tensors, "relations/")
-        known = (set(self.signature.functions), set(self.signature.relations))
+        known = (set(self.functions), set(self.signature.relations))
         same = (set(functions), set(relations)) == known
         _expect(same, "its functions and relations are not those of its theory")
         inputs = {

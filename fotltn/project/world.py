@@ -76,7 +76,7 @@ class InMemory:
     Args:
         theory: in place of the file that the project names.
         tables: data, in place of files, by the names that the project has for them.
-        modules: predicates that modules or functions compute.
+        modules: predicates, functions and encoders that Python computes.
         labelled: whether wide tables must have the columns of what is computed.
     """
 
@@ -118,6 +118,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
         on_conflict=data.on_conflict, clock=data.clock, dtype=dtype,
     )  # fmt: skip
+    _check_values(config, facts)
     every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
     told = {n: unsure(every.truth[n]) for n in config.objective.evidence if n in every.truth}
     evidence = every.take(told)
@@ -138,8 +139,12 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         train = joined(train, evidence)
     facts = replace(facts, warnings=(*facts.warnings, *config.strays(), *unguarded(theory, facts)))
     # Tables are made of what is not computed alone.
-    others = {n: decl for n, decl in signature.predicates.items() if n not in made}
-    fixed = interpretation(facts, replace(signature, predicates=others), dtype=dtype, sparse=True)
+    others = replace(
+        signature,
+        predicates={n: d for n, d in signature.predicates.items() if n not in made},
+        functions={n: d for n, d in signature.functions.items() if n not in config.functions},
+    )
+    fixed = interpretation(facts, others, dtype=dtype, sparse=True)
     fixed = replace(fixed, signature=signature, inputs=features)
     return World(
         source, theory, facts, fixed.to(device), to_device(every, device),
@@ -154,7 +159,8 @@ def checked(source: Theory, config: Config) -> CheckedTheory:
     Raises:
         CheckError: something in it does not fit.
     """
-    used = {*config.predicates, *(n for g in config.groups for n in g.predicates)}
+    grouped = (n for g in config.groups for n in g.predicates)
+    used = {*config.predicates, *config.functions, *grouped}
     for formula in (p.formula for p in config.predicates.values() if p.formula):
         with suppress(ParseError):  # which is reported where the definition is made
             used |= _names_in(parse_formula(formula))
@@ -213,6 +219,7 @@ def _check_names(config: Config, signature: Signature) -> None:
     for kind, paths, known in (
         ("predicate", [("predicates", n) for n in config.predicates], signature.predicates),
         ("predicate", groups, signature.predicates),
+        ("function", [("functions", n) for n in config.functions], signature.functions),
         ("sort", [("inputs", n) for n in config.inputs], signature.sorts),
         ("predicate", [("objective", n) for n in config.objective.evidence], signature.predicates),
     ):
@@ -221,6 +228,18 @@ def _check_names(config: Config, signature: Signature) -> None:
                 hint = did_you_mean(path[-1], known) or f"the theory declares {listing(known)}"
                 message = f"the project speaks of the unknown {kind} '{path[-1]}'"
                 raise config.error(path, message, hint)
+
+
+def _check_values(config: Config, facts: Facts) -> None:
+    """Refuse values of functions that are computed: a loss is of facts, and of axioms."""
+    for name in config.functions:
+        if name in facts.rows:
+            raise config.error(
+                ("functions", name),
+                f"the function '{name}' is computed, but the data state values of it",
+                "state them as a function of another name, and say in an axiom where both are "
+                f"equal: forall x where Known(x). G({name}(x) = measured(x))",
+            )
 
 
 # --- facts for testing ------------------------------------------------------------------------
@@ -310,7 +329,7 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
     """Tables of what the facts state; what they do not state is false.
 
     A predicate that is defined by a formula, and of which no fact is stated, is what its formula
-    says of the others.
+    says of the others. Functions that are computed have the values that they have now.
     """
     index, truth, device = world.stated.index, world.stated.truth, world.fixed.lengths.device
     tables: dict[str, Tensor | SparseTable] = {}
@@ -326,7 +345,11 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
             table[tuple(index[name])] = truth[name].to(dtype)
             tables[name] = table
     with torch.no_grad():
-        stated = replace(world.fixed, predicates={**tables, **world.fixed.predicates})
+        stated = replace(
+            world.fixed,
+            predicates={**tables, **world.fixed.predicates},
+            functions={**world.fixed.functions, **grounding.function_values()},
+        )
         return grounding.completed(stated)
 
 

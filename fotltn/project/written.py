@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from fotltn.learn.schedule import Schedule
-from fotltn.project.config import KINDS, Config
+from fotltn.project.config import KINDS, Config, PredicateConfig
 from fotltn.project.toml import show_toml
 
 
@@ -24,10 +24,8 @@ def settings(config: Config) -> dict[str, Any]:
         "theory": {"file": config.theory, "semantics": config.semantics, "p": config.p},
         "data": {k: v for k, v in asdict(config.data).items() if v != ()},
         "inputs": {sort: asdict(seen) for sort, seen in config.inputs.items()},
-        "predicates": {
-            name: {key: getattr(how, key) for key in ("kind", *KINDS.get(how.kind, ()))}
-            for name, how in config.predicates.items()
-        },
+        "predicates": _computed(config.predicates),
+        "functions": _computed(config.functions),
         "exclusive": [asdict(group) for group in config.groups] or None,
         "objective": {
             **{f.name: _plain(getattr(objective, f.name)) for f in fields(objective)},
@@ -36,6 +34,13 @@ def settings(config: Config) -> dict[str, Any]:
         "training": {**training, "patience": training["patience"] or 0},
         "machine": {"compile": config.compile, "device": config.device, "dtype": config.dtype},
         "output": {"model": config.model},
+    }
+
+
+def _computed(symbols: Mapping[str, PredicateConfig]) -> dict[str, Any]:
+    return {
+        name: {key: getattr(how, key) for key in ("kind", *KINDS.get(how.kind, ()))}
+        for name, how in symbols.items()
     }
 
 

@@ -185,3 +185,110 @@ def test_modules_that_do_not_fit_the_data(tables):
         train(tables, {("Failed", "Worn"): "network"})
     with pytest.raises(DataError, match="2 outputs are needed for 'Failed', 'Worn'"):
         train(tables, {("Failed", "Worn"): Recurrent()})
+
+
+# --- functions of the theory --------------------------------------------------------------------
+
+LEVELS = """\
+sort pump
+predicate Failed(pump), Here(pump)
+temporal function level(pump): real
+temporal function bar(pump): real
+axiom Known: G forall x where Here(x). level(x) = bar(x)
+axiom Low: G forall x where Here(x). Failed(x) -> level(x) = 0
+"""
+
+
+def functions(tables: Path, how: Any, epochs: int = 3, **more: Any) -> fotltn.Model:
+    wide = fotltn.Wide(
+        tables / "pumps.csv", "pump", "pump", "hour", "day",
+        predicates={"failed": "Failed", "bar": "bar"}, features=["bar", "degrees"],
+        presence="Here",
+    )  # fmt: skip
+    settings = {
+        "wide": wide, "data": {"local": ["pump"]}, "learn": ["Failed"],
+        "training": {"epochs": epochs, "rate": 0.02}, "functions": {"level": how},
+    }  # fmt: skip
+    return fotltn.train(LEVELS, **settings | more)
+
+
+def values(model: fotltn.Model) -> dict[tuple[Any, ...], float]:
+    rows = model.predictions(["level"]).to_pylist()
+    assert set(rows[0]) == {"predicate", "arg1", "time", "trace", "value"}
+    return {(row["trace"], row["arg1"], row["time"]): row["value"] for row in rows}
+
+
+@pytest.mark.parametrize("how", [Recurrent(), "network", {"kind": "network", "hidden": [4]}])
+def test_a_function_is_trained_saved_loaded_and_applied(tables, tmp_path, how):
+    model = functions(tables, how)
+    model.save(tmp_path / "model")
+    handed = {"level": Recurrent} if isinstance(how, nn.Module) else {}
+    settings = (tmp_path / "model" / "project.toml").read_text()
+    assert "[functions.level]" in settings
+    if handed:
+        assert 'constructor = "Recurrent"' in settings
+        with pytest.raises(
+            DataError, match="'level' is computed by Python, by 'Recurrent', which is not read"
+        ):
+            fotltn.load_model(tmp_path / "model")
+        with pytest.raises(DataError, match=r"does not fit together: .*size mismatch"):
+            fotltn.load_model(tmp_path / "model", modules={"level": Two})
+    loaded = fotltn.load_model(tmp_path / "model", modules=handed)
+    assert loaded.config == model.config
+    before = values(model)
+    assert values(loaded) == before
+    assert degrees(loaded) == degrees(model)
+    new = write(tmp_path / "new", {"pumps.csv": days(rows(), "d1", "d4")["pumps.csv"]})
+    applied = values(loaded.apply(new / "pumps.csv"))
+    assert len(applied) > 10
+    assert applied == pytest.approx({k: before[k] for k in applied}, abs=1e-5)
+    formula = "forall x. G(level(x) = 1)"
+    assert torch.equal(loaded.ask(formula).tensor, model.ask(formula).tensor)
+    assert "level(pump)" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_a_function_learns_what_an_axiom_says_of_it(tables):
+    model = functions(tables, "network", epochs=400)
+    model.grounding.eval()
+    here = model.tables.predicate("Here") > 0
+    level, bar = model.tables.function("level"), model.tables.function("bar")
+    off = (level - bar)[here].abs()
+    assert off.mean() < 0.5 * (bar[here] - bar[here].mean()).abs().mean()
+    assert (level[~here] == 0).all()
+
+
+def test_all_that_is_asked_of_a_model_goes_with_a_learned_function(tables):
+    model = functions(tables, Recurrent())
+    assert model.audit().axioms
+    assert model.truth.function("level").shape == model.tables.function("level").shape
+    assert len(model.worst(3)) == 3
+    assert model.decided().predicate("Failed").max() <= 1
+    every = model.predictions()
+    assert {row["predicate"] for row in every.to_pylist()} == {"Failed", "level"}
+    facts = model.predictions(["Here", "Failed", "level", "bar"])
+    read = fotltn.read(model.theory, facts, local=["pump"], presence="Here")
+    assert read.function("level").flatten().tolist() == pytest.approx(
+        model.tables.function("level").flatten().tolist()
+    )
+
+
+def test_a_frozen_function_stays(tables):
+    module = Normal().float().requires_grad_(False)
+    before = {n: t.clone() for n, t in module.state_dict().items()}
+    functions(tables, module)
+    assert all(torch.equal(t, before[n]) for n, t in module.state_dict().items())
+
+
+def test_functions_that_cannot_be_learned(tables):
+    with pytest.raises(DataError, match="functions: 'level' is computed by a network, or by a mod"):
+        functions(tables, max)
+    with pytest.raises(DataError, match="the project speaks of the unknown function 'lvel'"):
+        functions(tables, None, functions={"lvel": "network"})
+    with pytest.raises(DataError, match=r"functions\.level\.kind: unknown value 'logits'"):
+        functions(tables, "logits")
+    with pytest.raises(DataError, match="the function 'bar' is computed, but the data state val"):
+        functions(tables, None, functions={"bar": "network", "level": "network"})
+    with pytest.raises(DataError, match="the function 'level' has no value for"):
+        functions(tables, None, functions={})
+    with pytest.raises(DataError, match="'level': a network gives shape"):
+        functions(tables, nn.Flatten())
