@@ -42,7 +42,9 @@ NewTables = Annotated[
 ]
 NewHorizon = Annotated[
     int | None,
-    typer.Option("--horizon", min=1, help="With --data: the time points of every trace."),
+    typer.Option(
+        "--horizon", min=1, help="The time points of every trace of --data, or of the project."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExactJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]

@@ -71,11 +71,11 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
 
 
 def asked_model(path: Path, data: Sequence[Path] | None, horizon: int | None = None) -> Model:
-    """The model of a command, over new data if there are some; what is odd in these is said."""
+    """The model of a command, over new data or times if asked; what is odd in these is said."""
     from fotltn.project.find import find_model
 
     model = find_model(path, data, horizon)
-    if data:
+    if data or horizon:
         warn(model.facts.warnings)
     return model
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, name_hint
+from fotltn.errors import DataError, Diagnostic, name_hint
 from fotltn.grounding.facts import Facts, Rows
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
@@ -20,6 +20,13 @@ MAX_CELLS = 2**28
 
 #: A table with more cells than this, and than so many for each fact, may be given as its facts.
 SPARSE_CELLS, SPARSE_RATIO = 2**16, 8
+
+
+#: What to do about steps after the last row.
+SAY_BEYOND = (
+    "add rows; or let features and functions stay as they were last: "
+    'beyond = "last" in [data] of the project'
+)
 
 
 def interpretation(
@@ -105,6 +112,12 @@ def present(facts: Facts, sort: str) -> Tensor:
     return there & stated
 
 
+def after_rows(rows: Rows, trace: int, time: int) -> str:
+    """That a time is after the last row of a trace, for messages; nothing if it is not."""
+    last = int(rows.time[rows.trace == trace].max(initial=-1))
+    return f"which is after its last row, at time {last}" if time > last >= 0 else ""
+
+
 def check_cells(what: str, shape: tuple[int, ...]) -> None:
     """Refuse a table that would be too large."""
     cells = math.prod(shape)
@@ -167,5 +180,8 @@ def _total(name: str, table: Tensor, sorts: tuple[str, ...], facts: Facts) -> No
         names = ", ".join(str(facts.name(s, trace, i)) for s, i in zip(sorts, args, strict=True))
         when = f" at time {time}" if table.shape[-1] > 1 else ""
         where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
-        raise DataError(f"the function '{name}' has no value for ({names}){when}{where}")
+        what = f"the function '{name}' has no value for ({names}){when}{where}"
+        if name in facts.rows and (after := after_rows(facts.rows[name], trace, time)):
+            raise DataError(Diagnostic(f"{what}, {after}", hint=SAY_BEYOND))
+        raise DataError(what)
     table.nan_to_num_(nan=0.0)

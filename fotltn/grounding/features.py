@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, Diagnostic
 from fotltn.grounding.collect import Rows, Symbol
-from fotltn.grounding.dense import check_cells, fill, present
+from fotltn.grounding.dense import SAY_BEYOND, after_rows, check_cells, fill, present
 from fotltn.grounding.facts import Facts
 
 
@@ -107,9 +107,12 @@ def _column(rows: Rows, symbol: Symbol, facts: Facts, there: Tensor) -> tuple[Te
         where = f" in trace '{facts.traces[trace]}'" if len(facts.traces) > 1 else ""
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         name = facts.name(symbol.sorts[0], trace, entity)
+        what = f"the feature '{symbol.name}' has no value for '{name}'{when}{where}{more}"
+        if after := after_rows(rows, trace, time):
+            raise DataError(Diagnostic(f"{what}, {after}", hint=SAY_BEYOND))
         raise DataError(
             Diagnostic(
-                f"the feature '{symbol.name}' has no value for '{name}'{when}{where}{more}",
+                what,
                 hint="add rows, or name a presence predicate, which is true where there is a row; "
                 'or say what it is then: missing = "mean", "zero" or "last"',
             )

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import torch
 
 from fotltn.errors import name_hint
+from fotltn.grounding.beyond import Beyond, carried
 from fotltn.grounding.cells import A_TIME, Ints, times, where
 from fotltn.grounding.clock import Clock, complain_of_stamps, on_clock, time_hint
 from fotltn.grounding.collect import Collector, Missing, Rows, SourceRows, Symbol, SymbolKind
@@ -100,6 +101,7 @@ def read_wide(
     local: Sequence[str] = (),
     on_conflict: Conflict = "error",
     clock: Clock | None = None,
+    beyond: Beyond = "error",
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Facts, dict[str, Features]]:
     """Read wide tables, and long ones with them, as one set of facts, and features by sort.
@@ -117,6 +119,8 @@ def read_wide(
         on_conflict: what becomes of rows that contradict each other, in facts and in features, as
             in `read_facts`.
         clock: what times are, as in `read_facts`.
+        beyond: what features are after the last row of a trace, if it goes on: an error, or as
+            they were last.
         dtype: of the features.
 
     Raises:
@@ -145,6 +149,8 @@ def read_wide(
         if names:
             present[wide.sort] = tuple(dict.fromkeys(names))
     assembled = replace(assembled, present=present, clock=clock)
+    if beyond == "last":
+        assembled, rows = carried(assembled, rows, collector.symbols, signature)
     return assembled, features(rows, collector.symbols, assembled, dtype)
 
 

@@ -107,7 +107,7 @@ def moved(
     over = ground(config, new, modules)
     over = over.to(dtype=getattr(torch, config.dtype))
     over.load_state_dict(_state(grounding, config, world.facts, new.facts, over))
-    warnings = (*new.facts.warnings, *_unlike(world, new, over))
+    warnings = (*new.facts.warnings, *_unlike(world, new, over), *_empty_ends(config, new))
     new = replace(new, facts=replace(new.facts, warnings=warnings))
     return config, new, over.to(device_of(config))
 
@@ -215,6 +215,22 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
                         "deviations from that of training: is the unit another?",
                         severity=Severity.WARNING,
                     )
+
+
+def _empty_ends(config: Config, new: World) -> Iterator[Diagnostic]:
+    """A warning for each sort of which nobody is present at the end of the time asked for."""
+    if config.data.horizon is None:
+        return
+    for sort, mask in new.fixed.present.items():
+        times = mask.flatten(0, 1).any(0).nonzero()
+        last = int(times.max()) if len(times) else -1
+        if last + 1 < new.fixed.horizon:
+            yield Diagnostic(
+                f"nobody of the sort '{sort}' is present after time {last}, so that nothing is "
+                "predicted there",
+                hint='those stay who are there last, with beyond = "last" in [data] of the project',
+                severity=Severity.WARNING,
+            )
 
 
 def _step(world: World) -> int:

@@ -57,6 +57,7 @@ from fotltn.project.world import (
     read_world,
 )
 from fotltn.semantics.config import Semantics, named
+from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 _WIDTH = 32  # of embeddings, if nothing is said
 
@@ -126,6 +127,7 @@ def ground(
     """The networks of a project, with initial weights by its seed, and modules as they are."""
     signature, modules = world.theory.signature, modules or {}
     _check_modules(config, modules)
+    _check_encoders(config)
     with in_precision(config), seeded(config.training.seed) as generator:
         inputs = {
             sort: _inputs(sort, config.inputs[sort], world, generator, modules)
@@ -133,7 +135,8 @@ def ground(
             if _seen(sort, config, signature)
         }
 
-        declared = {**signature.predicates, **signature.functions}
+        declared: dict[str, PredicateDecl | FunctionDecl] = {**signature.predicates}
+        declared |= signature.functions
 
         def network(name: str, how: PredicateConfig | GroupConfig, outputs: int = 1) -> nn.Module:
             sorts = declared[name].sorts
@@ -198,9 +201,9 @@ def _seen(sort: str, config: Config, signature: Signature) -> bool:
     seeing = ("network", "module", "shared")
     networks = [n for n, p in config.predicates.items() if p.kind in seeing]
     networks += [n for g in config.groups for n in g.predicates]
-    declared = [signature.predicates[n] for n in networks]
-    declared += [signature.functions[n] for n in config.functions]
-    return any(sort in decl.sorts for decl in declared)
+    sorts = [signature.predicates[n].sorts for n in networks]
+    sorts += [signature.functions[n].sorts for n in config.functions]
+    return any(sort in of_one for of_one in sorts)
 
 
 def _inputs(
@@ -302,6 +305,18 @@ def _check_modules(config: Config, modules: Mapping[str, PythonPredicate]) -> No
                     "files",
                     hint=f'hand it over: modules={{"{name}": {constructor}}}',
                 )
+            )
+
+
+def _check_encoders(config: Config) -> None:
+    """Refuse encoders that look ahead at steps which nobody has seen."""
+    for sort, seen in config.inputs.items():
+        if seen.encoder is not None and not seen.encoder.causal and config.data.beyond == "last":
+            raise config.error(
+                ("inputs", sort, "encoder"),
+                'an encoder that looks ahead does not go with data.beyond = "last": steps that '
+                "nobody has seen would change what it says of those before",
+                "causal = true",
             )
 
 

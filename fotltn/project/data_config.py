@@ -8,6 +8,7 @@ from datetime import date
 from typing import get_args
 
 from fotltn.errors import listing, shown
+from fotltn.grounding.beyond import Beyond
 from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.collect import Missing
 from fotltn.grounding.feature_cells import Unknown
@@ -125,6 +126,7 @@ class DataConfig:
     test: tuple[str, ...] = ()
     split: SplitConfig | None = None
     horizon: int | None = None
+    beyond: Beyond = "error"
     local: tuple[str, ...] = ()
     step: str | None = None
     origin: str | None = None

@@ -34,13 +34,18 @@ def find_model(path: Path, data: Sequence[Path] | None = None, horizon: int | No
     Args:
         path: the folder of either, or the file of a project.
         data: a folder with the tables that the project names, or files.
-        horizon: the number of time points of every trace of the new data.
+        horizon: the number of time points of every trace of the new data; of a project, without
+            new data, of its own.
 
     Raises:
         DataError: there is none, it cannot be read, or the data do not fit.
     """
     if data:
         return find_model(path).apply(data[0] if len(data) == 1 else data, horizon=horizon)
+    if horizon is not None and is_project(path):
+        model, config = find_model(path), read_config(path)
+        names = [*model.config.data.facts, *(wide.file for wide in model.config.data.wide)]
+        return model.apply({name: config.table(name) for name in names}, horizon=horizon)
     if horizon is not None:
         raise DataError("--horizon goes with --data: a model's own traces have their lengths")
     if not is_project(path):

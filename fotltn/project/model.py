@@ -346,6 +346,8 @@ class Model:
                 names one; several in their order; or tables by these names. Columns of what is
                 learned may be missing.
             horizon: the number of time points of every trace; without it, what the data have.
+                After the last row, networks over static features answer, and those over features
+                that change if the project says `beyond = "last"`.
 
         Raises:
             DataError: the data do not fit, or the model can answer for its own data only.

@@ -116,7 +116,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     tested = [*map(table, data.test)]
     facts, features = read_wide(
         tables, signature, facts=[*long, *tested], horizon=data.horizon, local=data.local,
-        on_conflict=data.on_conflict, clock=data.clock, dtype=dtype,
+        on_conflict=data.on_conflict, clock=data.clock, beyond=data.beyond, dtype=dtype,
     )  # fmt: skip
     _check_values(config, facts)
     every = labels(facts, signature, [n for n in made if n in facts.rows], dtype=dtype)
@@ -263,7 +263,7 @@ def _by_files(
     def keys(sources: list[Source], wide: list[Wide]) -> dict[str, set[tuple[object, ...]]]:
         alone, _ = read_wide(
             wide, signature, facts=sources, horizon=data.horizon, local=data.local,
-            on_conflict=data.on_conflict, clock=facts.clock,
+            on_conflict=data.on_conflict, clock=facts.clock, beyond=data.beyond,
         )  # fmt: skip
         index = labels(alone, signature, [n for n in every.index if n in alone.rows]).index
         return {n: set(_named(cells, every.sorts[n], alone)) for n, cells in index.items()}

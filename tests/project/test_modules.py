@@ -205,7 +205,7 @@ def functions(tables: Path, how: Any, epochs: int = 3, **more: Any) -> fotltn.Mo
         predicates={"failed": "Failed", "bar": "bar"}, features=["bar", "degrees"],
         presence="Here",
     )  # fmt: skip
-    settings = {
+    settings: dict[str, Any] = {
         "wide": wide, "data": {"local": ["pump"]}, "learn": ["Failed"],
         "training": {"epochs": epochs, "rate": 0.02}, "functions": {"level": how},
     }  # fmt: skip
@@ -222,7 +222,7 @@ def values(model: fotltn.Model) -> dict[tuple[Any, ...], float]:
 def test_a_function_is_trained_saved_loaded_and_applied(tables, tmp_path, how):
     model = functions(tables, how)
     model.save(tmp_path / "model")
-    handed = {"level": Recurrent} if isinstance(how, nn.Module) else {}
+    handed: Any = {"level": Recurrent} if isinstance(how, nn.Module) else {}
     settings = (tmp_path / "model" / "project.toml").read_text()
     assert "[functions.level]" in settings
     if handed:
