@@ -93,6 +93,7 @@ class FeatureInputs(nn.Module):
             centring, and is seen as 0, which is the mean.
         present: which of them count for centring, with axes (trace, entity, time); all, if None.
             The others are seen as 0, which is the mean.
+        counted: which of these count for centring, with the same axes, if not all do.
         learnable: numbers of entities whose features are learned instead, in all traces alike.
 
     Raises:
@@ -110,13 +111,18 @@ class FeatureInputs(nn.Module):
         values: Tensor,
         *,
         present: Tensor | None = None,
+        counted: Tensor | None = None,
         learnable: tuple[int, ...] = (),
     ) -> None:
         """Centre and scale."""
         super().__init__()
         _check_features(values, present, learnable)
         self.width: int = values.shape[-1]
-        flat = values.reshape(-1, self.width) if present is None else values[present]
+        if counted is None:
+            counted = present
+        elif present is not None:
+            counted = counted & present
+        flat = values.reshape(-1, self.width) if counted is None else values[counted]
         mean, spread = _mean_and_spread(flat)
         # What rounding leaves of a constant feature is not worth scaling up.
         least = 4 * torch.finfo(values.dtype).eps * mean.abs()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fotltn.errors import (
     DataError,
@@ -230,7 +230,8 @@ def _inputs(
         if mask is not None and values.shape[2] == 1:
             mask = mask.any(-1, keepdim=True)
         numbers = tuple(_number(facts, sort, name) for name in how.learnable)
-        encoders.append(FeatureInputs(values, present=mask, learnable=numbers))
+        counted = _counted(world, sort, values, there)
+        encoders.append(FeatureInputs(values, present=mask, counted=counted, learnable=numbers))
     elif how.learnable:
         raise DataError(f"inputs.{sort}: features can be learned only where there are some")
     elif how.changes:
@@ -258,6 +259,17 @@ def _inputs(
     kind: Any = how.encoder.kind
     encoder = TimeEncoder(seen.width, kind, how.encoder.width, **chosen)
     return Encoded(sort, seen, encoder, there)
+
+
+def _counted(world: World, sort: str, values: Tensor, there: Tensor) -> Tensor | None:
+    """Which features count for centring, if some of their rows are held back and some are not."""
+    if sort not in world.counted:
+        return None
+    counted = world.counted[sort] & there
+    for dim in (0, 2):
+        if values.shape[dim] == 1:
+            counted = counted.any(dim, keepdim=True)
+    return counted if bool(counted.any()) else None
 
 
 def made_modules(modules: Mapping[Any, Any]) -> dict[str, PythonPredicate]:

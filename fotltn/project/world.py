@@ -18,6 +18,7 @@ from fotltn.grounding.frames import Source
 from fotltn.grounding.groups import of_traces, read_groups
 from fotltn.grounding.labels import Labels, joined, labels
 from fotltn.grounding.split import flip, split
+from fotltn.grounding.training_share import cells_of_traces, training_cells, without_unseen_words
 from fotltn.grounding.wide import Wide, read_wide
 from fotltn.learn.objective import unsure
 from fotltn.logic import core as c
@@ -52,6 +53,8 @@ class World:
         test: those for testing; None if there are none.
         watched: those to watch while training; None if there are none of their own.
         parts: the traces for "train", "validation" and "test", if a table says which these are.
+        counted: for sorts of which rows are held back, the cells (trace, entity, time) that are
+            for training; what is computed from features is computed from them alone.
     """
 
     source: Theory
@@ -63,6 +66,7 @@ class World:
     test: Labels | None
     watched: Labels | None = None
     parts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    counted: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 #: A predicate that Python computes: a network, or a function of given tables and features.
@@ -133,6 +137,7 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
     if data.train < 1.0:
         train, rest = split(train, data.train, by=data.by, seed=data.seed, sort=data.sort)
         test = test if parts else rest
+    drawn = None if parts or data.train == 1.0 else (train, test)
     if data.flip:
         train, _ = flip(train, data.flip, data.seed)
     if evidence.total:  # what detectors say is known of all traces, and is never a test
@@ -145,11 +150,22 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         functions={n: d for n, d in signature.functions.items() if n not in config.functions},
     )
     fixed = interpretation(facts, others, dtype=dtype, sparse=True)
+    counted: dict[str, Tensor] = {}
+    if parts:
+        counted = cells_of_traces(fixed, parts["train"])
+    elif drawn is not None and drawn[1] is not None:
+        counted = training_cells(fixed, drawn[0], drawn[1], data.by, data.sort)
+    columns = {(w.sort, c): w for w in data.wide for c in w.features}
+    features = without_unseen_words(
+        features, counted, fixed.present,
+        named={key for key, w in columns.items() if key[1] in w.categories},
+        zero={key for key, w in columns.items() if w.unknown_categories == "zero"},
+    )  # fmt: skip
     fixed = replace(fixed, signature=signature, inputs=features)
     return World(
         source, theory, facts, fixed.to(device), to_device(every, device),
         to_device(train, device), None if test is None else to_device(test, device),
-        None if watched is None else to_device(watched, device), parts,
+        None if watched is None else to_device(watched, device), parts, counted,
     )  # fmt: skip
 
 
