@@ -15,8 +15,11 @@ from fotltn.cli.options import (
     ExactJson,
     Exponent,
     FactFiles,
+    Origin,
     SemanticsName,
+    Step,
     TheoryFile,
+    Timezone,
 )
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
 from fotltn.cli.values import ValueRow, show_values, value_rows
@@ -52,6 +55,9 @@ def evaluate(
             help="Time points of every trace; without it, a trace ends with its last fact.",
         ),
     ] = None,
+    step: Step = None,
+    origin: Origin = None,
+    timezone: Timezone = None,
     threshold: CrispThreshold = None,
     budget: Budget = "4G",
     digits: Digits = 3,
@@ -68,9 +74,11 @@ def evaluate(
     goals = _goals(checked, formula or [])
     time = time_point(at)
     room = as_bytes(budget)
+    from fotltn.grounding.clock import clock_of
     from fotltn.grounding.facts import read_facts
 
-    table = read_facts(facts, checked.signature, horizon=horizon)
+    clock = clock_of(step, origin, timezone)
+    table = read_facts(facts, checked.signature, horizon=horizon, clock=clock)
     longest, several = max(table.lengths), len(table.traces) > 1
     if time is not None and time >= longest:
         raise DataError(f"the time point {time} does not exist: there are 0 to {longest - 1}")

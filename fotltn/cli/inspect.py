@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Exponent, NewTables, OtherSemantics
+from fotltn.cli.options import Exponent, NewTables, Origin, OtherSemantics, Step, Timezone
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, missing
 from fotltn.semantics.config import Semantics, check_share, named
 
 if TYPE_CHECKING:
+    from fotltn.grounding.clock import Clock
     from fotltn.web.inspected import Inspected
     from fotltn.web.serve import Address
     from fotltn.web.state import WebState
@@ -58,6 +59,9 @@ def inspect(
         int | None,
         typer.Option("--horizon", min=1, help="With facts: the time points of every trace."),
     ] = None,
+    step: Step = None,
+    origin: Origin = None,
+    timezone: Timezone = None,
     budget: Annotated[
         str, typer.Option("--budget", help="Memory that a typed formula may take: 1G, 500M.")
     ] = "1G",
@@ -83,10 +87,14 @@ def inspect(
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
 
+    from fotltn.grounding.clock import clock_of
+
+    clock = clock_of(step, origin, timezone)
+
     def read() -> list[Inspected]:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            return _sides(paths, meaning, p, threshold, horizon, data or [])
+            return _sides(paths, meaning, p, threshold, horizon, clock, data or [])
 
     def ready(state: WebState, address: Address) -> None:
         """Print where the pages are, at once."""
@@ -112,6 +120,7 @@ def _sides(
     p: float | None,
     threshold: float,
     horizon: int | None,
+    clock: Clock | None,
     data: list[Path],
 ) -> list[Inspected]:
     from fotltn.web.inspected import of_facts, of_model
@@ -123,12 +132,17 @@ def _sides(
         if not rest:
             raise DataError(f"facts are needed with a theory: fotltn inspect {first} facts.csv")
         return [
-            of_facts(first, rest, semantics=semantics, p=p, threshold=threshold, horizon=horizon)
-        ]
+            of_facts(
+                first, rest, semantics=semantics, p=p, threshold=threshold, horizon=horizon,
+                clock=clock,
+            )
+        ]  # fmt: skip
     if len(rest) > 1:
         raise DataError(f"one model or two can be looked at, not {len(paths)}")
     if horizon is not None:
         raise DataError("--horizon is for facts; a model has its own")
+    if clock is not None:
+        raise DataError("--step is for facts; a model knows what its times are")
     return [
         of_model(path, data=data, semantics=semantics, p=p, threshold=threshold) for path in paths
     ]

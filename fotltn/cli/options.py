@@ -17,6 +17,18 @@ ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model, or of 
 FactFiles = Annotated[
     list[Path], typer.Option("--facts", help="CSV or Parquet files of facts; repeatable.")
 ]
+Step = Annotated[
+    str | None,
+    typer.Option("--step", help="Of facts with time stamps: how long a step is, as 1h or 15min."),
+]
+Origin = Annotated[
+    str | None,
+    typer.Option("--origin", help="With --step: when the first step begins."),
+]
+Timezone = Annotated[
+    str | None,
+    typer.Option("--timezone", help="With --step: of times that name no zone, as Europe/Berlin."),
+]
 SemanticsName = Annotated[str, typer.Option("--semantics", help=f"O{_ONE_OF}")]
 OtherSemantics = Annotated[
     str | None, typer.Option("--semantics", help=f"Other than the model's: o{_ONE_OF}")

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fotltn.cli.options import Budget, ExactJson, NewTables, Threshold
+from fotltn.cli.options import (
+    Budget,
+    ExactJson,
+    NewTables,
+    Origin,
+    Step,
+    Threshold,
+    Timezone,
+)
 from fotltn.cli.output import as_bytes, asked_model, emit_json, one_folder, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fotltn.analysis.rules import Estimate, Rule
+    from fotltn.grounding.clock import Clock
     from fotltn.project.rules import Evidence
 
 _LEGEND = (
@@ -56,6 +65,9 @@ def rules(
             help="Of a theory: time points of every trace; without it, up to its last fact.",
         ),
     ] = None,
+    step: Step = None,
+    origin: Origin = None,
+    timezone: Timezone = None,
     data: NewTables = None,
     theory: Annotated[
         Path | None,
@@ -94,7 +106,11 @@ def rules(
     everything could be counted, 1 if the input has errors, 2 for a wrong call.
     """
     meaning = named(semantics)
-    evidence = _evidence(path, facts or [], presence or [], horizon, data or [], theory, threshold)
+    from fotltn.grounding.clock import clock_of
+
+    clock = clock_of(step, origin, timezone)
+    stated = _Stated(facts or [], presence or [], horizon, clock)
+    evidence = _evidence(path, stated, data or [], theory, threshold)
     if not formula and not evidence.theory.axioms:
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
     counted = evidence.rules(
@@ -118,11 +134,18 @@ def rules(
     _print(lines)
 
 
+class _Stated(NamedTuple):
+    """What goes with a theory file alone."""
+
+    facts: list[Path]
+    presence: list[str]
+    horizon: int | None
+    clock: Clock | None
+
+
 def _evidence(
     path: Path,
-    facts: list[Path],
-    presence: list[str],
-    horizon: int | None,
+    stated: _Stated,
     data: list[Path],
     theory: Path | None,
     threshold: float,
@@ -133,12 +156,15 @@ def _evidence(
     if path.suffix == ".fot":
         if data or theory is not None:
             raise DataError("--data and --theory go with a project; a theory takes --facts")
-        if not facts:
+        if not stated.facts:
             raise DataError(f"'{path}' is a theory, which needs facts: --facts FILE")
-        return of_facts(path, facts, horizon=horizon, presence=presence)
-    if facts or presence or horizon is not None:
+        return of_facts(
+            path, stated.facts, horizon=stated.horizon, presence=stated.presence, clock=stated.clock
+        )
+    if any(option is not None and option != [] for option in stated):
         raise DataError(
-            "--facts, --presence and --horizon go with a theory file; a project names its tables"
+            "--facts, --presence, --horizon and --step go with a theory file; a project names its "
+            "tables"
         )
     if is_model(path):
         if theory is not None:

@@ -51,7 +51,7 @@ _MOST = 2**31
 A_STAMP = "a time stamp or date, as 2013-01-31T17:05 or 2013-01-31"
 
 #: What to do about a time stamp where numbers are expected.
-SAY_STEP = 'say how long a step is: step = "1h" in [data], or fotltn.read(…, step="1h")'
+SAY_STEP = 'say how long a step is: step = "1h" in [data], --step 1h, or fotltn.read(…, step="1h")'
 
 
 def time_hint(cell: str | None) -> str | None:
@@ -207,6 +207,11 @@ class Clock:
         close = np.abs(exact - near) <= _CLOSE * np.maximum(1.0, np.abs(near))
         steps = np.where(close, near, np.floor(exact))
         return np.clip(np.where(np.isfinite(steps), steps, -1), -1, 2**62).astype(np.int64)
+
+    def steps(self, place: TablePlace, table: pa.Table, column: str) -> tuple[Ints, Bools]:
+        """The steps of a column of a table, and in which rows there is none."""
+        read = self.read(_plain(place, table, column))
+        return self.numbered(read), read.wrong | ~read.there
 
     @property
     def start(self) -> tuple[float, bool]:

@@ -12,10 +12,11 @@ import torch
 
 from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
 from fotltn.grounding.cells import times
+from fotltn.grounding.clock import Clock
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.measures import Entity, Measure
-from fotltn.grounding.read import as_text
+from fotltn.grounding.read import TablePlace, as_text
 from fotltn.grounding.wide import Wide
 from fotltn.learn.objective import predicted
 from fotltn.logic.check import CheckedTheory
@@ -60,7 +61,8 @@ class Classifier:
         inputs: what networks see of each sort.
         objective: what is minimised.
         training: how.
-        data: further settings of the data, as `{"local": ["pump"]}`.
+        data: further settings of the data, as `{"local": ["pump"]}`, or `{"step": "1h"}` for times
+            that are time stamps.
         machine: what computes.
         semantics: what axioms mean.
         p: the exponent of its means.
@@ -269,7 +271,7 @@ class Classifier:
         ((place, table),) = read_sources([frame])
         declared = model.theory.signature.predicates[self.target]
         named = (self.arguments or {}).get(self._column(), (self.entity,))
-        wanted = [*named, self.time, self.trace]
+        wanted = [*named, self.trace]
         columns = dict.fromkeys(c for c in wanted if isinstance(c, str))
         text = as_text(place, table.select(list(columns)))
         rows = table.num_rows
@@ -277,8 +279,10 @@ class Classifier:
         index = [traces]
         for argument, sort in zip(named, declared.sorts, strict=True):
             index.append(_entities(text, argument, sort, traces, model.facts.names))
-        moving = not declared.static and self.time is not None
-        index.append(_times(text, self.time) if moving else np.zeros(rows, np.int64))
+        if declared.static or self.time is None:
+            index.append(np.zeros(rows, np.int64))
+        else:
+            index.append(_times(place, table, self.time, model.facts.clock))
         cells = torch.as_tensor(np.stack(index), device=model.world.fixed.lengths.device)
         asked = Labels({self.target: cells}, {})
         return predicted(asked, model.tables)[self.target].double().cpu().numpy()
@@ -317,9 +321,12 @@ def _numbered(text: pa.Table, column: str | None, numbers: Mapping[str, int], ro
     return np.array(places, dtype=np.int64)
 
 
-def _times(text: pa.Table, column: str | None) -> Numbers:
-    """The time points that rows name."""
-    points, wrong = times(text.column(column))
+def _times(place: TablePlace, table: pa.Table, column: str, clock: Clock | None) -> Numbers:
+    """The time points that rows name, as numbers of steps or as a clock reads them."""
+    if clock is None:
+        points, wrong = times(as_text(place, table.select([column])).column(column))
+    else:
+        points, wrong = clock.steps(place, table, column)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0]) + 1
         raise DataError(f"row {row} names no time point, so there is no prediction")

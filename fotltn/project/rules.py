@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fotltn.analysis.rules import Rule, rules
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
+from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.frames import Source
@@ -134,6 +135,7 @@ def of_facts(
     *,
     horizon: int | None = None,
     presence: Sequence[str] = (),
+    clock: Clock | None = None,
 ) -> Evidence:
     """The rules of a theory on tables of facts.
 
@@ -142,13 +144,14 @@ def of_facts(
         facts: the tables.
         horizon: the number of time points of every trace.
         presence: predicates of one entity that say where it is present.
+        clock: what times are; without it, whole numbers from 0.
 
     Raises:
         FotError: a file is missing or wrong, or a predicate is none that says so.
     """
     checked = check(load_theory(theory))
     sorts = [(_sort(name, checked.signature), name) for name in presence]
-    read = read_facts(facts, checked.signature, horizon=horizon)
+    read = read_facts(facts, checked.signature, horizon=horizon, clock=clock)
     names = {sort: tuple(n for of_sort, n in sorts if of_sort == sort) for sort, _ in sorts}
     tables = interpretation(replace(read, present=names), checked.signature, sparse=True)
     return Evidence(checked, tables, {}, checked.warnings, read.warnings)

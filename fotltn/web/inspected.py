@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fotltn.analysis.cells import Cells, cells_of
+from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.labels import Labels
@@ -91,6 +92,7 @@ def of_facts(
     semantics: Semantics | None = None,
     p: float | None = None,
     horizon: int | None = None,
+    clock: Clock | None = None,
     threshold: float = 0.5,
 ) -> Inspected:
     """Facts as they are stated; what no fact states is false.
@@ -99,7 +101,7 @@ def of_facts(
         FotError: the theory or a file has errors.
     """
     checked = check(load_theory(theory))
-    stated = read_facts(facts, checked.signature, horizon=horizon)
+    stated = read_facts(facts, checked.signature, horizon=horizon, clock=clock)
     tables = interpretation(stated, checked.signature, sparse=True)
     meaning = semantics_of(semantics or STABLE_PRODUCT, p)
     name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"

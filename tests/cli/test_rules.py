@@ -157,7 +157,7 @@ def test_a_project_with_other_tables_and_other_rules(call, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--facts", "f.csv"], "--facts, --presence and --horizon go with a theory file"),
+        (["--facts", "f.csv"], "--facts, --presence, --horizon and --step go with"),
         (["--data", "nowhere"], "there is no folder 'nowhere' with tables of data"),
         (["--part", "tset"], "there is no part 'tset' of the traces; did you mean 'test'?"),
         (["--theory", "no.fot"], "no.fot"),
@@ -176,3 +176,40 @@ def test_other_commands_take_another_folder(call, tmp_path):
     for command in ("rules", "audit"):
         status, _, err = call(command, JAAD, "--data", tmp_path, "--data", tmp_path)
         assert (status, "--data is one folder with its tables" in err) == (1, True)
+
+
+STAMPED = "sort s\npredicate A(s), B(s)\naxiom Next: forall x. G(A(x) -> X B(x))\n"
+TIMES = ["08:10", "09:59", "11:00", "12:30"]
+
+
+@pytest.mark.parametrize("command", ["rules", "eval"])
+def test_facts_with_time_stamps(call, tmp_path, command):
+    (tmp_path / "t.fot").write_text(STAMPED)
+    for name, at in (
+        ("n.csv", ["0", "1", "3", "4"]),
+        ("s.csv", [f"2020-05-01T{t}" for t in TIMES]),
+    ):
+        lines = [f"{p},e,{t}" for p, t in zip("ABAB", at, strict=True)]
+        (tmp_path / name).write_text("\n".join(["predicate,arg1,time", *lines]) + "\n")
+    expected = call(command, tmp_path / "t.fot", "--facts", tmp_path / "n.csv", "--json")
+    stamped = (command, tmp_path / "t.fot", "--facts", tmp_path / "s.csv", "--json")
+    assert call(*stamped, "--step", "1h") == expected
+    assert call(*stamped, "--step", "1h", "--origin", "2020-05-01T08:00") == expected
+    status, out, _ = call(*stamped)
+    assert status == 1
+    assert "--step 1h" in out
+    status, out, _ = call(*stamped, "--origin", "2020-05-01T08:00")
+    assert status == 1
+    assert "there is a key 'origin', but no step" in out
+
+
+def test_time_stamps_to_look_at(tmp_path):
+    from fotltn.grounding.clock import Clock
+    from fotltn.web.inspected import of_facts
+
+    (tmp_path / "t.fot").write_text(STAMPED)
+    (tmp_path / "s.csv").write_text(
+        "predicate,arg1,time\nA,e,2020-05-01T08:10\nB,e,2020-05-01T09:59\n"
+    )
+    seen = of_facts(tmp_path / "t.fot", [tmp_path / "s.csv"], clock=Clock("1h"))
+    assert seen.tables.horizon == 2

@@ -13,7 +13,7 @@ import pytest
 
 import fotltn
 from fotltn import DataError, Wide
-from fotltn.grounding.clock import Clock, clock_of
+from fotltn.grounding.clock import SAY_STEP, Clock, clock_of
 from fotltn.grounding.facts import read_facts
 from fotltn.grounding.wide import read_wide
 from tests.grounding.common import SIGNATURE, rows, write
@@ -189,7 +189,7 @@ def test_arrays_of_numpy_and_python():
 
 
 STAMP = "expected a time stamp or date, as 2013-01-31T17:05 or 2013-01-31"
-SAY = '\n      = say how long a step is: step = "1h" in [data], or fotltn.read(…, step="1h")'
+SAY = f"\n      = {SAY_STEP}"
 ZONE = '\n      = say of times without a zone where they are: timezone = "Europe/Berlin"'
 NUMBERS = "\n      = for times that are numbers, the step is a number, as step = 3600"
 FAR = "220,898,620,800 steps after the origin, 2013-01-01; there are fewer than 2,147,483,648"

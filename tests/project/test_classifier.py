@@ -339,3 +339,22 @@ def test_unknown_settings():
         make().set_params(trainig={})
     with pytest.raises(DataError, match="'seed' is 0, which has no 'a'"):
         make().set_params(seed__a=1)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_times_may_be_time_stamps(typed):
+    numbered, new = frame(), frame(days=2, first=20)
+
+    def stamped(columns: dict[str, list[Any]]) -> Any:
+        text = [f"2020-01-01T{7 + hour:02}:30" for hour in columns["hour"]]
+        if not typed:
+            return {**columns, "hour": text}
+        stamps = pa.array([f"{cell}:00" for cell in text]).cast(pa.timestamp("s"))
+        return pa.table({**columns, "hour": stamps})
+
+    expected = make().fit(numbered).predict_proba(new)
+    classifier = make(data={"step": "1h"}).fit(stamped(numbered))
+    assert np.array_equal(classifier.predict_proba(stamped(new)), expected)
+    assert classifier.score(stamped(new)) == make().fit(numbered).score(new)
+    with pytest.raises(DataError, match="say how long a step is"):
+        make().fit(stamped(numbered))
