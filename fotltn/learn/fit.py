@@ -17,7 +17,7 @@ from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
 from fotltn.learn.captured import EPOCHS_BEFORE, CapturedStep
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
-from fotltn.learn.identity import differences, identity
+from fotltn.learn.identity import Digests, differences, identity
 from fotltn.learn.objective import (
     Flips,
     Losses,
@@ -119,7 +119,7 @@ def fit(
         else nullcontext(checkpoints) as place,
         without_compiler(),
     ):
-        run = _Fit(task)
+        run = _Fit(task, resumable=place is not None)
         warnings = () if place is None else run.resume(place.folder)
         if on_epoch is not None:
             for epoch in run.progress.history:
@@ -139,7 +139,7 @@ def fit(
 class _Fit:
     """Training in progress."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, *, resumable: bool = True) -> None:
         self.task = task
         training = task.training
         device = task.grounding.fixed.lengths.device
@@ -157,7 +157,8 @@ class _Fit:
         self.settled = max(task.objective.settled, task.axioms.settled)
         self.parts: dict[int, DataPart] = {}
         self.part_labels: dict[int, Labels] = {}
-        self.start = identity(task)
+        self.digests = Digests()
+        self.start = identity(task, self.digests) if resumable else {}
         self.recorded: CapturedStep | None = None
         self.alike = 0.0  # steps so far that drew no random numbers
         self.moving: set[str] = set()  # what networks keep for themselves, and training changes
@@ -388,7 +389,7 @@ class _Fit:
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for training to go on, without what training itself changes."""
-        now = identity(self.task)
+        now = identity(self.task, self.digests)
         self.moving |= {n for n in now | self.start if now.get(n, ...) != self.start.get(n, ...)}
         settled = {n: value for n, value in self.start.items() if n not in self.moving}
         return {"layout": _LAYOUT, "task": settled, "moving": sorted(self.moving)}

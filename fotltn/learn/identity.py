@@ -38,9 +38,33 @@ _SHA = "sha256 "
 _SETTINGS = "settings."
 
 
-def identity(task: Task) -> dict[str, Any]:
-    """What must be the same for training to go on, by name."""
-    return {"device": task.grounding.fixed.lengths.device.type, **leaves(task)}
+class Digests:
+    """Digests of tensors, each of which is read once until something writes into it."""
+
+    def __init__(self) -> None:
+        """Nothing has been read."""
+        self._known: dict[int, tuple[Tensor, int, str]] = {}
+
+    def of(self, value: Tensor | np.ndarray[Any, Any]) -> str:
+        """The digest of a tensor, or of an array."""
+        if not isinstance(value, Tensor) or value.is_inference():
+            return _digest(value)
+        tensor, version, digest = self._known.get(id(value), (None, -1, ""))
+        if tensor is not value or version != value._version:
+            digest = _digest(value)
+            self._known[id(value)] = (value, value._version, digest)
+        return digest
+
+
+def identity(task: Task, digests: Digests | None = None) -> dict[str, Any]:
+    """What must be the same for training to go on, by name.
+
+    Args:
+        task: what is trained.
+        digests: of what has been read before.
+    """
+    device = task.grounding.fixed.lengths.device.type
+    return {"device": device, **leaves(task, digests)}
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
@@ -67,16 +91,17 @@ def _said(one: Mapping[str, Any], name: str) -> str:
     return "other data" if text.startswith(_SHA) else text[:60]
 
 
-def leaves(value: Any) -> dict[str, Any]:
+def leaves(value: Any, digests: Digests | None = None) -> dict[str, Any]:
     """All that something is made of, by name, as values that JSON has."""
-    return {name.removeprefix("."): _short(leaf) for name, leaf in _leaves("", value)}
+    every = _leaves("", value, digests or Digests())
+    return {name.removeprefix("."): _short(leaf) for name, leaf in every}
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(name: str, value: Any, digests: Digests) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
-        yield from _of_module(name, value)
+        yield from _of_module(name, value, digests)
     elif isinstance(value, CheckedTheory):
-        yield from _leaves(f"{name}.signature", value.signature)
+        yield from _leaves(f"{name}.signature", value.signature, digests)
         for axiom in value.axioms:
             yield f"{name}.axioms.{axiom.name}", [str(axiom.source), axiom.weight]
         yield f"{name}.order", [axiom.name for axiom in value.axioms]
@@ -86,22 +111,22 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, show_theory(Theory(value.declarations, ()))
     elif isinstance(value, Tables | Labels):
         for field in fields(value):
-            yield f"{name}.{field.name}", _digest(leaves(getattr(value, field.name)))
+            yield f"{name}.{field.name}", _digest(leaves(getattr(value, field.name), digests))
     elif is_dataclass(value) and not isinstance(value, Node | type):
         for field in fields(value):
             if field.compare and not field.name.startswith("_"):
-                yield from _leaves(f"{name}.{field.name}", getattr(value, field.name))
+                yield from _leaves(f"{name}.{field.name}", getattr(value, field.name), digests)
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _leaves(f"{name}.{key}", one)
+            yield from _leaves(f"{name}.{key}", one, digests)
     elif isinstance(value, list | tuple) and not _is_plain(value):
         for number, one in enumerate(value, 1):
-            yield from _leaves(f"{name}.{number}", one)
+            yield from _leaves(f"{name}.{number}", one, digests)
     else:
-        yield name, _leaf(value)
+        yield name, _leaf(value, digests)
 
 
-def _of_module(name: str, root: nn.Module) -> Iterator[tuple[str, Any]]:
+def _of_module(name: str, root: nn.Module, digests: Digests) -> Iterator[tuple[str, Any]]:
     for path, module in root.named_modules():
         at = f"{name}.{path}" if path else name
         yield f"{at}.kind", f"{type(module).__module__}.{type(module).__qualname__}"
@@ -109,11 +134,11 @@ def _of_module(name: str, root: nn.Module) -> Iterator[tuple[str, Any]]:
         for key, value in vars(module).items():
             if key not in _OF_MODULES and not key.startswith("_"):
                 inner = type(value).__qualname__ if isinstance(value, nn.Module) else value
-                yield from _leaves(f"{at}.{key}", inner)
+                yield from _leaves(f"{at}.{key}", inner, digests)
         stored = module.state_dict(keep_vars=True)
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is None or key not in stored:
-                yield f"{at}.{key}", _leaf(tensor)
+                yield f"{at}.{key}", _leaf(tensor, digests)
             else:  # its numbers are what is learned
                 yield f"{at}.{key}", [str(tensor.dtype), tensor.requires_grad, *tensor.shape]
 
@@ -124,14 +149,14 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _leaf(value: Any) -> Any:
+def _leaf(value: Any, digests: Digests) -> Any:
     """A value that JSON has, and that is the same for the same thing in another process."""
     if isinstance(value, list | tuple):
-        return [_leaf(one) for one in value]
+        return [_leaf(one, digests) for one in value]
     if isinstance(value, AbstractSet):
         return sorted(map(repr, value))
     if isinstance(value, Tensor | np.ndarray):
-        return _digest(value)
+        return digests.of(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float):

@@ -146,3 +146,35 @@ def test_checkpoints_that_name_their_task_in_another_way(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="written by another version of fotltn; finish with that"):
         fit(tasks.task(), checkpoints=tmp_path)
     assert any(tmp_path.glob("step-*"))
+
+
+def test_what_was_read_is_not_read_again_until_it_changes(monkeypatch):
+    from fotltn.learn import identity as module
+
+    task = tasks.task(epochs=4, ground=tasks.grounding(stop=Network(Own())))
+    digests = module.Digests()
+    first = identity(task, digests)
+    assert first == identity(task)
+    tensors = []
+    plain = module._digest
+
+    def counted(value):
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        return plain(value)
+
+    monkeypatch.setattr(module, "_digest", counted)
+    assert identity(task, digests) == first
+    assert tensors == []
+    task.grounding.fixed.lengths.add_(1)
+    changed = identity(task, digests)
+    assert changed != first
+    assert len(tensors) == 1
+    assert changed == identity(task)
+
+
+def test_without_checkpoints_nothing_is_read(monkeypatch):
+    from fotltn.learn import fit as module
+
+    monkeypatch.setattr(module, "identity", lambda *_: pytest.fail("read"))
+    fit(tasks.task(epochs=2))
