@@ -25,7 +25,7 @@ from fotltn.networks.predicates import (
     PresentCells,
     Softmax,
 )
-from fotltn.networks.sequences import Inputs
+from fotltn.networks.sequences import Encoded, Inputs
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -223,8 +223,12 @@ class Grounding(nn.Module):
         """What networks see of each sort."""
         seen = {}
         for sort, module in self.inputs_by_sort.items():
-            vectors = module()
+            some = None if part is None or not isinstance(module, Encoded) else part.traces
+            vectors = module() if some is None else module(some)
             size, width = self.fixed.sizes[sort], vectors.shape[-1]
+            if some is not None and part is not None:  # its shape is that of the part's data
+                seen[sort] = replace(part, traces=None).pick(vectors, (sort,))
+                continue
             if not _fits(vectors.shape[:-1], (size,), self.fixed, static=False):
                 raise DataError(
                     f"what is seen of the sort '{sort}' has shape {tuple(vectors.shape)}; "

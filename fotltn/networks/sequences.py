@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,18 @@ from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined
 Kind = Literal["gru", "convolution", "transformer"]
 
 
+_MOST_PARTS = 4096  # of the data, for which is kept where entities are
+
+
 def takes_presence(module: nn.Module) -> bool:
     """Whether a module asks where entities are present, by an argument of that name."""
     return "present" in inspect.signature(module.forward).parameters
+
+
+def _bound(parts: dict[int, Any]) -> None:
+    """Forget all parts where there are so many that they are hardly met again."""
+    if len(parts) >= _MOST_PARTS:
+        parts.clear()
 
 
 class Encoded(nn.Module):
@@ -49,14 +58,16 @@ class Encoded(nn.Module):
         self.sort, self.seen, self.encoder = sort, seen, encoder
         self.register_buffer("present", present, persistent=False)
         self._asks = takes_presence(encoder)
+        self._parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         with torch.no_grad():
-            self.width: int = self(1).shape[-1]
+            self.width: int = self(torch.zeros(1, dtype=torch.int64)).shape[-1]
 
-    def forward(self, traces: int | None = None) -> Tensor:
-        """The vectors of all entities, or of those of the first traces."""
+    def forward(self, traces: Tensor | None = None) -> Tensor:
+        """The vectors of all entities, or of those of some traces, by number."""
         seen, present = self.seen(), self.present
         if traces is not None:
-            seen, present = seen[:traces], present[:traces]
+            present = self._present(traces)
+            seen = seen if seen.shape[0] == 1 else seen.index_select(0, traces)
         if seen.shape[2] == 1 < present.shape[2]:
             raise DataError(
                 f"inputs.{self.sort}: an encoder looks over time, but what is seen of "
@@ -79,6 +90,15 @@ class Encoded(nn.Module):
                 f"{tuple(seen.shape)}; expected the same axes (trace, entity, time) and any width"
             )
         return output
+
+    def _present(self, traces: Tensor) -> Tensor:
+        """Where entities of some traces are; the same tensor for the same numbers."""
+        numbers, every, present = self._parts.get(id(traces), (None, None, traces))
+        if numbers is not traces or every is not self.present:
+            present = self.present.index_select(0, traces)
+            _bound(self._parts)
+            self._parts[id(traces)] = (traces, self.present, present)
+        return present
 
 
 Inputs = Embeddings | FeatureInputs | Joined | Encoded
@@ -175,13 +195,15 @@ class TimeEncoder(nn.Module):
                 self.core = _Convolutions(width + 1, size, layers, causal, reach)
             case "transformer":
                 self.core = _Transformer(width + 1, size, layers, causal, heads)
-        self._spans: tuple[Tensor, Spans] | None = None
+        self._spans: dict[int, tuple[Tensor, Spans]] = {}
 
     def forward(self, seen: Tensor, present: Tensor) -> Tensor:
         """Vectors with axes (trace, entity, time, size); 0 where an entity is not there."""
-        if self._spans is None or self._spans[0] is not present:
-            self._spans = (present, Spans.of(present))
-        spans = self._spans[1]
+        known, spans = self._spans.get(id(present), (None, None))
+        if spans is None or known is not present:
+            spans = Spans.of(present)
+            _bound(self._spans)
+            self._spans[id(present)] = (present, spans)
         told = present.unsqueeze(-1).to(seen.dtype)
         rows = spans.cut(torch.cat([seen * told, told], dim=-1))
         if not len(rows):

@@ -7,11 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError
+from fotltn.logic.check import check
 from fotltn.networks.encoders import FeatureInputs
+from fotltn.networks.grounding import Grounding
 from fotltn.networks.neighbours import pooled
+from fotltn.networks.parts import part
+from fotltn.networks.predicates import Network, mlp
 from fotltn.networks.sequences import Encoded, TimeEncoder
 from fotltn.semantics.sparse import sparse_table
 from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import parse_theory
 
 KINDS = ("gru", "convolution", "transformer")
 TRACES, ENTITIES, TIMES, WIDTH = 3, 4, 9, 2
@@ -227,3 +232,39 @@ def test_neighbours_that_nothing_tells():
     ]:
         with pytest.raises(DataError, match=expected):
             pooled(tables, relation, "car")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_is_encoded_by_itself_as_in_the_whole(kind, causal, seed):
+    values, present = data(seed)
+    signature = check(parse_theory("sort agent\npredicate A(agent), B(agent)")).signature
+    fixed = Tables({"agent": ENTITIES}, torch.full((TRACES,), TIMES), TIMES, {})
+    torch.manual_seed(seed)
+    inputs = Encoded("agent", FeatureInputs(values), encoder(kind, causal=causal), present)
+    sizes: list[int] = []
+    inputs.encoder.register_forward_pre_hook(lambda _, args, **__: sizes.append(len(args[0])))
+    networks = {n: Network(mlp(inputs.width).double()) for n in ("A", "B")}
+    made = Grounding(signature, fixed, networks, inputs={"agent": inputs})
+    weights = [p for p in made.parameters() if p.requires_grad]
+
+    def graded(table: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(table.square().sum(), weights, allow_unused=True)
+
+    draw = torch.Generator().manual_seed(seed)
+    cuts: list[dict[str, Any]] = [{"traces": torch.tensor([1])}, {"traces": torch.tensor([2, 0])}]
+    some = torch.randperm(ENTITIES, generator=draw)[:2].sort().values
+    cuts += [{"traces": torch.tensor([0, 2]), "entities": {"agent": some}}]
+    cuts += [{"entities": {"agent": some}}]
+    for cut in cuts:
+        chosen = part(fixed, signature, **cut)
+        for _ in range(2):  # the second time, where entities are is known
+            sizes.clear()
+            alone = made(chosen).predicate("A")
+            assert sizes == [len(cut.get("traces", range(TRACES)))]
+        expected = chosen.pick(made().predicate("A"), ("agent",))
+        close(alone, expected)
+        for one, other in zip(graded(alone), graded(expected), strict=True):
+            if one is not None:
+                close(one, other)
