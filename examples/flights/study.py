@@ -6,19 +6,23 @@
 
 Every choice is made on the days of training; the test days are looked at once. The numbers go to
 `results.json`. With `--data FOLDER` the tables are elsewhere, with `--quick` one seed is run.
+Ctrl-C keeps the rows that are done, in `results.partial.json`.
 """
 
 import argparse
 import csv
 import json
 import random
+import signal
 import statistics
 import sys
 import time
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import cache
 from itertools import product
 from multiprocessing import get_context
@@ -31,6 +35,7 @@ PARTS = ("test", "unseen")
 LAST_FITTED = 16  # days up to this one are fitted to choose, the other days of training judge
 HISTORY = 2  # hours before that scikit-learn sees, where a model has an encoder
 FEW = 300  # labels
+INTERRUPTED = 130  # the exit status after Ctrl-C
 
 #: What is seen, by name: features of the plane; and of its airport; and of the hours before.
 SEEN = ("plane", "airport", "history")
@@ -256,40 +261,42 @@ def options(quick: bool) -> Iterator[dict[str, Any]]:
         yield {"model": f"only {name}", "seen": "airport", "labels": FEW, "grid": [alone]}
 
 
+class StoppedError(Exception):
+    """Ctrl-C, with the rows that were done by then, and how many there are."""
+
+    def __init__(self, done: list[dict[str, Any]], total: int) -> None:
+        """Hold the rows."""
+        super().__init__(f"stopped: {len(done)} of {total} rows are done")
+        self.done = done
+
+
+def _scored(row: dict[str, Any], running: list[Future[dict[str, float]]]) -> dict[str, Any]:
+    """A row with its scores by part, of each seed."""
+    return row | {part: [round(f.result()[part], 4) for f in running] for part in PARTS}
+
+
+def _quietly() -> None:
+    """Let Ctrl-C end a process of the pool without a word."""
+    with suppress(ValueError):  # in a thread, which Ctrl-C does not reach
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, Any]:
-    """Choose settings on the days of training, train on all of these, and score."""
+    """Choose settings on the days of training, train on all of these, and score.
+
+    Raises:
+        StoppedError: it was stopped by Ctrl-C.
+    """
     begun, rows = time.monotonic(), list(options(quick))
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        choices: list[Any] = []
-        for row in rows:
-            base = {key: row[key] for key in ("model", "seen", "labels")} | {"part": "fit"}
-            # Other seeds than those of the results; several, where labels are drawn.
-            draws = range(100, 101 if quick or row["labels"] is None else 103)
-            jobs = [base | choice | {"seed": s} for choice in row["grid"] for s in draws]
-            choices.append(
-                [pool.submit(one, (job, folder, ("judge",))) for job in jobs]
-                if len(row["grid"]) > 1
-                else []
-            )
-        results = []
-        for row, futures in zip(rows, choices, strict=True):
-            drawn = "weight" in row["grid"][0] or row["labels"] is not None
-            grid, scores = row.pop("grid"), [f.result()["judge"] for f in futures]
-            draws_each = len(scores) // len(grid)
-            means = [
-                statistics.fmean(scores[i * draws_each : (i + 1) * draws_each]) if scores else 0.0
-                for i in range(len(grid))
-            ]
-            chosen = grid[means.index(max(means))]
-            jobs = [
-                row | chosen | {"part": "train", "seed": s} for s in range(seeds if drawn else 1)
-            ]
-            running = [pool.submit(one, (job, folder, PARTS)) for job in jobs]
-            results.append((row | {"chosen": chosen, "judged": round(max(means), 4)}, running))
-        done = [
-            row | {part: [round(f.result()[part], 4) for f in running] for part in PARTS}
-            for row, running in results
-        ]
+    results: list[tuple[dict[str, Any], list[Future[dict[str, float]]]]] = []
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_quietly) as pool:
+        try:
+            choices, done = _run(pool, rows, results, (folder, seeds, quick))
+        except (KeyboardInterrupt, BrokenProcessPool) as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            ended = [(row, running) for row, running in results if all(map(_succeeded, running))]
+            raise StoppedError([_scored(*one) for one in ended], len(rows)) from error
     counts = {}
     for part in ("train", *PARTS):
         planes = tables_of(folder, part)[0]
@@ -297,8 +304,8 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
         counts[part] = {"departures": len(known), "late": sum(known)}
         counts[part]["planes"] = len(set(planes["plane"]))
         counts[part]["days"] = len(set(planes["day"]))
-    ended = [f for futures in (*choices, *(running for _, running in results)) for f in futures]
-    computing = sum(f.result()["seconds"] for f in ended)
+    every = [f for futures in (*choices, *(running for _, running in results)) for f in futures]
+    computing = sum(f.result()["seconds"] for f in every)
     seconds = {"minutes": time.monotonic() - begun, "computing": computing}
     return {
         **{name: round(value / 60, 1) for name, value in seconds.items()},
@@ -307,6 +314,44 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
         "counts": counts,
         "results": done,
     }
+
+
+def _succeeded(future: Future[dict[str, float]]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
+
+
+def _run(
+    pool: Executor,
+    rows: list[dict[str, Any]],
+    results: list[tuple[dict[str, Any], list[Future[dict[str, float]]]]],
+    asked: tuple[Path, int, bool],
+) -> tuple[list[list[Future[dict[str, float]]]], list[dict[str, Any]]]:
+    """The jobs that choose settings, and the rows with their scores; `results` fills on the way."""
+    folder, seeds, quick = asked
+    choices: list[list[Future[dict[str, float]]]] = []
+    for row in rows:
+        base = {key: row[key] for key in ("model", "seen", "labels")} | {"part": "fit"}
+        # Other seeds than those of the results; several, where labels are drawn.
+        draws = range(100, 101 if quick or row["labels"] is None else 103)
+        jobs = [base | choice | {"seed": s} for choice in row["grid"] for s in draws]
+        choices.append(
+            [pool.submit(one, (job, folder, ("judge",))) for job in jobs]
+            if len(row["grid"]) > 1
+            else []
+        )
+    for row, futures in zip(rows, choices, strict=True):
+        drawn = "weight" in row["grid"][0] or row["labels"] is not None
+        grid, scores = row.pop("grid"), [f.result()["judge"] for f in futures]
+        draws_each = len(scores) // len(grid)
+        means = [
+            statistics.fmean(scores[i * draws_each : (i + 1) * draws_each]) if scores else 0.0
+            for i in range(len(grid))
+        ]
+        chosen = grid[means.index(max(means))]
+        jobs = [row | chosen | {"part": "train", "seed": s} for s in range(seeds if drawn else 1)]
+        running = [pool.submit(one, (job, folder, PARTS)) for job in jobs]
+        results.append((row | {"chosen": chosen, "judged": round(max(means), 4)}, running))
+    return choices, [_scored(*one) for one in results]
 
 
 def spread(scores: list[float]) -> float:
@@ -324,18 +369,26 @@ def shown(results: dict[str, Any]) -> Iterator[str]:
         yield f"{labels!s:>4} labels  {row['seen']:8} {row['model']:20} {numbers}  {row['chosen']}"
 
 
-def main() -> None:
-    """Read the arguments, and run the study."""
+def main() -> int:
+    """Read the arguments, and run the study; Ctrl-C keeps what is done."""
     parser = argparse.ArgumentParser(description="Which flights leave late?")
     parser.add_argument("--data", type=Path, default=HERE / "data", help="made by make.py")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="one seed, one epoch, no choices")
     asked = parser.parse_args()
-    results = study(asked.data, 1 if asked.quick else 10, asked.processes, asked.quick)
+    try:
+        results = study(asked.data, 1 if asked.quick else 10, asked.processes, asked.quick)
+    except StoppedError as stopped:
+        part = asked.out.with_suffix(".partial.json")
+        if stopped.done:
+            part.write_text(json.dumps({"results": stopped.done}, indent=1) + "\n", "utf-8")
+        sys.stderr.write(f"{stopped}{f', in {part}' if stopped.done else ''}\n")
+        return INTERRUPTED
     asked.out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     sys.stdout.write("\n".join(shown(results)) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

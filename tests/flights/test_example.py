@@ -276,3 +276,41 @@ def test_commands_on_the_real_flights_print_what_is_shown(tmp_path, monkeypatch)
             for call in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                 command, shown = call.split("\n", 1)
                 assert_about(run(command, monkeypatch), shown, f"{block.place}: $ {command}")
+
+
+def test_ctrl_c_keeps_the_rows_that_are_done(project, tmp_path, monkeypatch, capsys):
+    study, out = module("study"), tmp_path / "results.json"
+    monkeypatch.setattr(study, "ProcessPoolExecutor", lambda _, **__: ThreadPoolExecutor(1))
+    calls = []
+
+    def some(_):
+        calls.append(1)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return {"test": 0.5, "unseen": 0.25, "seconds": 1.0}
+
+    monkeypatch.setattr(study, "one", some)
+    data = str(project / "data")
+    monkeypatch.setattr(sys, "argv", ["study.py", "--quick", "--data", data, "--out", str(out)])
+    assert study.main() == 130
+    part = tmp_path / "results.partial.json"
+    assert "2 of 22 rows are done" in capsys.readouterr().err
+    assert not out.exists()
+    assert [row["test"] for row in json.loads(part.read_text())["results"]] == [[0.5], [0.5]]
+
+
+def test_ctrl_c_leaves_no_half_table(source, tmp_path, monkeypatch, capsys):
+    written = csv.DictWriter.writerows
+
+    def stopped(self, rows):
+        if "delay" in self.fieldnames and "airport" in self.fieldnames:
+            raise KeyboardInterrupt
+        return written(self, rows)
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", stopped)
+    monkeypatch.setattr(
+        sys, "argv", ["make.py", "--source", str(source), "--out", str(tmp_path / "data")]
+    )
+    assert make.main() == 130
+    assert "stopped" in capsys.readouterr().err
+    assert {file.suffix for file in (tmp_path / "data").rglob("*.*")} <= {".csv"}
