@@ -13,6 +13,7 @@ from fotltn.analysis.axes import spread
 from fotltn.errors import CheckError, Diagnostic
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
+from fotltn.logic.defined import symbols
 from fotltn.logic.signature import Signature
 from fotltn.networks.predicates import Defined
 from fotltn.semantics.tables import Tables, Value
@@ -108,15 +109,6 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
             )
         ) from None
     return {name: checked[name] for name in order}
-
-
-def symbols(formula: c.Formula) -> list[str]:
-    """The predicates and functions of a formula, which share one space of names."""
-    return [
-        node.predicate if isinstance(node, c.Atom) else node.function
-        for node in postorder(formula)
-        if isinstance(node, c.Atom | c.Apply)
-    ]
 
 
 def arranged(value: Value, free: Sequence[c.Axis], tables: Tables) -> Tensor:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
 from fotltn.evaluation import Evaluator
 from fotltn.logic.core import REAL
+from fotltn.logic.defined import symbols
 from fotltn.logic.signature import Signature
-from fotltn.networks.definitions import arranged, definitions, symbols
+from fotltn.networks.definitions import arranged, definitions
 from fotltn.networks.parts import DataPart
 from fotltn.networks.predicates import (
     DataRule,
