@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import assert_never
 
 from torch import Tensor
 
@@ -18,7 +17,6 @@ from fotltn.logic.signature import Signature
 from fotltn.networks.predicates import Defined
 from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.parse import parse_formula
-from fotltn.tree import postorder
 
 
 def definitions(defined: Mapping[str, Defined], signature: Signature) -> dict[str, CheckedFormula]:
@@ -64,33 +62,7 @@ def _checked(name: str, definition: Defined, signature: Signature) -> CheckedFor
                 f"takes '{variable}' to be of sort '{axis.sort}', but '{name}' is of '{sort}'"
             )
         axes.append(axis)
-    if decl.static and (why := _changes(checked.formula, signature)):
-        raise wrong(f"changes over time ({why}), but '{name}' is static")
     return replace(checked, free=tuple(axes))
-
-
-def _changes(formula: c.Formula, signature: Signature) -> str | None:
-    """What in a formula may depend on the time point."""
-    nodes: list[c.Core] = list(postorder(formula))
-    for node in nodes:
-        if isinstance(node, c.Apply) and not signature.functions[node.function].static:
-            return f"'{node.function}' is not static"
-        if not isinstance(node, c.Formula):
-            continue
-        match c.closed(node):
-            case c.Atom(name):
-                if not signature.predicates[name].static:
-                    return f"'{name}' is not static"
-            case c.Edge() | c.Shift() | c.Aggregate() | c.Until():
-                return "it has temporal operators"
-            case (
-                c.Truth() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or() | c.Implies()
-                | c.Quantifier()
-            ):  # fmt: skip
-                pass
-            case never:
-                assert_never(never)
-    return None
 
 
 def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
@@ -111,6 +83,10 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
     return {name: checked[name] for name in order}
 
 
-def arranged(value: Value, free: Sequence[c.Axis], tables: Tables) -> Tensor:
-    """A value as a table: axes (trace, the free variables in order, time)."""
-    return spread(value, tuple(free)).expand(-1, *map(tables.size, free), -1)
+def arranged(value: Value, free: Sequence[c.Axis], tables: Tables, *, static: bool) -> Tensor:
+    """A value as a table: axes (trace, the free variables in order, time).
+
+    Of a static predicate it is the value at the first point.
+    """
+    table = spread(value, tuple(free)).expand(-1, *map(tables.size, free), -1)
+    return table[..., :1] if static else table

@@ -92,7 +92,9 @@ class Grounding(nn.Module):
         self.definitions = definitions(self.defined, signature)
         self._evaluators = {
             n: Evaluator(
-                {n: checked.formula}, _graded(self.defined[n].semantics or semantics), None
+                {n: checked.formula},
+                _graded(self.defined[n].semantics or semantics),
+                0 if signature.predicates[n].static else None,
             )
             for n, checked in self.definitions.items()
         }
@@ -216,7 +218,8 @@ class Grounding(nn.Module):
             value = self._evaluators[name](tables, key)[name]
             if self._evaluators[name].semantics.log_space:
                 value = value._replace(tensor=value.tensor.exp())
-            table = arranged(value, checked.free, tables)
+            static = self.signature.predicates[name].static
+            table = arranged(value, checked.free, tables, static=static)
             tables = replace(tables, predicates={**tables.predicates, name: table})
         return tables
 

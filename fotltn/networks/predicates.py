@@ -312,6 +312,8 @@ class DataRule:
 class Defined:
     """A predicate that is what a formula of other predicates says, at every time point.
 
+    A static one is what the formula says at the first point of a trace.
+
     Args:
         variables: of the head, in order: `("x",)` for Stop(x).
         formula: its text; its free variables are those of the head.
