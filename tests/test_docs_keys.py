@@ -81,7 +81,7 @@ def expected() -> dict[str, dict[str, Any]]:
         "[data.split]": fields(SplitConfig),
         "[inputs.SORT]": fields(InputConfig),
         "[inputs.SORT.encoder]": fields(EncoderConfig),
-        "[predicates]": fields(PredicateConfig, kind="network"),
+        "[predicates]": fields(PredicateConfig, kind="auto"),
         "[functions]": {
             key: value
             for key, value in fields(PredicateConfig, kind="network").items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -14,6 +15,7 @@ from rich.table import Table
 from fotltn.cli.output import warn
 from fotltn.cli.tables import metrics_table, show
 from fotltn.cli.terminal import Terminal
+from fotltn.errors import listing
 from fotltn.format import count, degree, number
 from fotltn.project.callbacks import Callback
 
@@ -47,6 +49,8 @@ class Display(Callback):
         parameters = sum(p.numel() for p in model.grounding.parameters())
         axioms = len(model.theory.axioms)
         warn((*model.theory.warnings, *model.facts.warnings))
+        for sentence in stated_definitions(model):
+            print(f"note: {sentence}", file=sys.stderr)
         for sentence in model.bias:
             print(f"note: {sentence}", file=sys.stderr)
         self.console.print(
@@ -72,6 +76,15 @@ class Display(Callback):
         """Leave the live view."""
         if self.live is not None:
             self.live.stop()
+
+
+def stated_definitions(model: Model) -> Iterator[str]:
+    """A sentence for each predicate that axioms define."""
+    for name, how in model.config.predicates.items():
+        if how.axioms:
+            head = f"{name}({', '.join(how.variables)})" if how.variables else name
+            say = "says" if len(how.axioms) == 1 else "say"
+            yield f"{head} is computed as {how.formula}, as {listing(how.axioms, 20)} {say}"
 
 
 def _view(epoch: Epoch, best: int) -> Table:

@@ -78,6 +78,11 @@ def train(
                 "epochs": len(trained.history),
                 "best_epoch": trained.best_epoch,
                 "warnings": list(trained.warnings),
+                "definitions": {
+                    name: {"formula": how.formula, "axioms": list(how.axioms)}
+                    for name, how in trained.config.predicates.items()
+                    if how.axioms
+                },
                 "axioms": trained.audit().as_dict() if trained.theory.axioms else None,
                 "trust": None if trained.trust is None else dict(trained.trust),
                 "metrics": None if metrics is None else metrics.as_dict(),

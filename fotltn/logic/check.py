@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from fotltn.errors import (
@@ -115,7 +116,11 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
 
 
 def check_formula(
-    formula: f.Formula, signature: Signature | None = None, *, constants: Collection[str] = ()
+    formula: f.Formula,
+    signature: Signature | None = None,
+    *,
+    constants: Collection[str] = (),
+    sorts: Mapping[str, str] | None = None,
 ) -> CheckedFormula:
     """Check one formula, which may have free variables.
 
@@ -124,6 +129,7 @@ def check_formula(
         signature: what it may use. Without one, predicates, functions, relations and sorts are
             taken from how the formula uses them.
         constants: names that, where nothing binds them, are entities and not free variables.
+        sorts: of free variables, where their use does not tell.
 
     Raises:
         CheckError: with every error of the formula.
@@ -132,7 +138,7 @@ def check_formula(
     symbols = Symbols(signature or Signature(), infer=signature is None)
     for name in constants:
         symbols.constants.setdefault(name, OpenSort())
-    scope = _resolve(formula, symbols)
+    scope = _resolve(formula, symbols, sorts=sorts or {})
     if errors := _errors(scope.diagnostics):
         raise CheckError(*errors)
     lowered = _lower(formula, scope, {})
@@ -149,11 +155,19 @@ def _limit(formula: f.Formula) -> None:
         )
 
 
-def _resolve(formula: f.Formula, symbols: Symbols, free_allowed: bool = True) -> Scope:
+def _resolve(
+    formula: f.Formula,
+    symbols: Symbols,
+    free_allowed: bool = True,
+    sorts: Mapping[str, str] = MappingProxyType({}),
+) -> Scope:
     _limit(formula)
-    sorts = symbols.signature.sorts
-    scope = Scope(symbols, next(iter(sorts)) if len(sorts) == 1 else None, free_allowed)
+    known = symbols.signature.sorts
+    scope = Scope(symbols, next(iter(known)) if len(known) == 1 else None, free_allowed)
     scope.run(formula)
+    for name, binding in scope.free.items():
+        if binding.cell.sort is None and name in sorts:
+            binding.cell.assign(sorts[name])
     if symbols.infer:
         _name_sorts(symbols, scope)
     scope.settle()

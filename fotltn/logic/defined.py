@@ -73,7 +73,11 @@ class _Candidate:
         return sorted([*self.needed, *self.enough], key=lambda clause: clause.number)
 
 
-def definitions_in(theory: CheckedTheory, learned: Collection[str]) -> Definitions:
+def definitions_in(
+    theory: CheckedTheory,
+    learned: Collection[str],
+    others: Mapping[str, Collection[str]] | None = None,
+) -> Definitions:
     """What the axioms of a theory define.
 
     Of several definitions of a predicate the first counts; one that would depend on itself
@@ -82,6 +86,7 @@ def definitions_in(theory: CheckedTheory, learned: Collection[str]) -> Definitio
     Args:
         theory: the theory.
         learned: the predicates that may be defined.
+        others: what definitions that the theory does not state use, by predicate.
     """
     signature, forms = theory.signature, _Forms()
     clauses: list[_Clause] = []
@@ -94,16 +99,16 @@ def definitions_in(theory: CheckedTheory, learned: Collection[str]) -> Definitio
             candidate = candidates.setdefault(key, _Candidate(atom, formula))
             (candidate.needed if needed else candidate.enough).append(clause)
     chosen: dict[str, _Candidate] = {}
-    uses: dict[str, set[str]] = {}
+    uses = {name: {*names} for name, names in (others or {}).items()}
     for candidate in candidates.values():
         name, below = candidate.atom.predicate, {*symbols(candidate.formula)}
         if not (candidate.needed and candidate.enough) or name in chosen:
             continue
         if not _reaches(below, name, uses):
             chosen[name], uses[name] = candidate, below
-    order = TopologicalSorter({n: [u for u in uses if u in uses[n]] for n in uses}).static_order()
+    order = {name: [n for n in chosen if n in uses[name]] for name in chosen}
     by_name = {}
-    for name in order:
+    for name in TopologicalSorter(order).static_order():
         said = chosen[name]
         axioms = tuple(dict.fromkeys(clause.axiom for clause in said.clauses))
         by_name[name] = Definition(name, _axes(said.atom), said.formula, axioms)

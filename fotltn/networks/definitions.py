@@ -49,7 +49,9 @@ def _checked(name: str, definition: Defined, signature: Signature) -> CheckedFor
                 f"in the definition of {head}, '{variable}' is a constant, not a variable"
             )
     source = f"the definition of {head}"
-    checked = check_formula(parse_formula(definition.formula, source=source), signature)
+    parsed = parse_formula(definition.formula, source=source)
+    sorts = dict(zip(variables, decl.sorts, strict=True))
+    checked = check_formula(parsed, signature, sorts=sorts)
     free = {axis.name: axis for axis in checked.free}
     for axis in free.values():
         if axis.name not in variables:

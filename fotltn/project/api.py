@@ -19,6 +19,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.project import train as training_of
 from fotltn.project.callbacks import Callback, EachEpoch
 from fotltn.project.config import (
+    AUTO,
     Config,
     EncoderConfig,
     InputConfig,
@@ -72,7 +73,8 @@ def train(
             project: its folder or its TOML file, which says everything else, too, but for modules
             and functions of your own.
         facts: tables of facts: files by name, data frames, or mappings from columns to lists.
-        learn: the predicates that networks compute.
+        learn: the predicates that are learned: what the axioms define is computed so, the others
+            by networks.
         define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
         train: the share of the labelled facts to learn from; the others are for testing.
         semantics: what axioms mean, by name.
@@ -135,7 +137,7 @@ def train(
             "data": {"facts": long, "test": tested, "train": train, "seed": seed}
             | _mapping("data", data),
             "inputs": seen,
-            "predicates": dict.fromkeys(_names("learn", learn), "network")
+            "predicates": dict.fromkeys(_names("learn", learn), AUTO)
             | _definitions(define)
             | settings,
             "functions": numbers,

@@ -21,8 +21,11 @@ from fotltn.errors import (
 from fotltn.grounding.dense import present
 from fotltn.grounding.facts import Facts
 from fotltn.learn.fit import seeded
+from fotltn.learn.objective import Objective
 from fotltn.learn.satisfaction import Axioms
+from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Task
+from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
 from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, beside, with_changes
 from fotltn.networks.grounding import Grounding, table_shape
@@ -47,6 +50,7 @@ from fotltn.project.config import (
     lasting,
 )
 from fotltn.project.data_config import with_categories
+from fotltn.project.definitions import held, settled
 from fotltn.project.world import (
     NOTHING,
     InMemory,
@@ -84,19 +88,21 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     dtype, device = getattr(torch, config.dtype), device_of(config)
     grounding = ground(config, world, more.modules)
     grounding = grounding.to(device=device, dtype=dtype)
-    axioms = Axioms(world.theory, semantics, config.axiom_p, fused=config.compile)
+    learned, axiom_p, objective = _with_loss(config, world.theory)
+    axioms = Axioms(learned, semantics, axiom_p, fused=config.compile)
     task = Task(
-        grounding, axioms, config.objective, world.labels, config.training, world.watched,
+        grounding, axioms, objective, world.labels, config.training, world.watched,
         lasting(config),
     )  # fmt: skip
     return Built(config, world, task, semantics)
 
 
 def completed(config: Config, world: World) -> Config:
-    """The settings, in which it is said what networks see of each sort.
+    """The settings, in which it is said what computes predicates, and what networks see.
 
     Entities without features have a vector each, unless something else is said.
     """
+    config = settled(config, world.theory)
     signature = world.theory.signature
     usual = {sort: InputConfig() for sort in signature.sorts if _seen(sort, config, signature)}
     inputs = {
@@ -107,6 +113,26 @@ def completed(config: Config, world: World) -> Config:
     }
     data = with_categories(config.data, world.fixed.inputs)
     return replace(config, inputs=inputs, data=data)
+
+
+def _with_loss(
+    config: Config, theory: CheckedTheory
+) -> tuple[CheckedTheory, Mapping[str, Schedule], Objective]:
+    """What is learned of a theory, without axioms that hold by definition and what is said of them.
+
+    Their value is no 1 where degrees are between 0 and 1, and would pull these to the ends.
+    """
+    names = held(config, theory)
+    if not names:
+        return theory, config.axiom_p, config.objective
+
+    def others(schedules: Mapping[str, Schedule]) -> dict[str, Schedule]:
+        return {name: one for name, one in schedules.items() if name not in names}
+
+    rest = tuple(a for a in theory.axioms if a.name not in names)
+    weights = others(config.objective.axiom_weights)
+    objective = replace(config.objective, axiom_weights=weights)
+    return replace(theory, axioms=rest), others(config.axiom_p), objective
 
 
 def meaning(config: Config) -> Semantics:

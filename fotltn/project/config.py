@@ -38,10 +38,11 @@ WITHOUT_EFFECT = frozenset({
 
 #: How predicates are computed, as a file says it, with the keys that each kind has.
 KINDS: dict[str, tuple[str, ...]] = {
+    "auto": (),
     "facts": (),
     "network": ("hidden", "activation"),
     "logits": ("scale", "reach"),
-    "formula": ("variables", "formula", "semantics"),
+    "formula": ("variables", "formula", "semantics", "axioms"),
     "module": ("constructor",),
     "shared": ("constructor", "heads"),
     "function": ("constructor",),
@@ -49,6 +50,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 #: How functions are computed, of these.
 FUNCTION_KINDS = ("network", "module")
+
+#: The kind that is left open: what axioms define, or else a network.
+AUTO = "auto"
 
 #: The kinds that Python computes: what they compute is handed over, not read.
 IN_PYTHON = ("module", "shared", "function")
@@ -104,6 +108,7 @@ class PredicateConfig:
     variables: tuple[str, ...] = ()
     formula: str = ""
     semantics: str | None = None
+    axioms: tuple[str, ...] = ()
     constructor: str = ""
     heads: tuple[str, ...] = ()
 
@@ -291,7 +296,8 @@ def _width(table: Settings, key: str) -> int:
 
 def _predicate(predicates: Settings, name: str) -> PredicateConfig:
     table = _with_kind(predicates, name)
-    kind = table.value("kind", str, "formula" if table.has("formula") else "network", KINDS)
+    usual = (kind for kind in ("formula", "network") if any(map(table.has, KINDS[kind])))
+    kind = table.value("kind", str, next(usual, AUTO), KINDS)
     if kind == "formula" and not table.has("formula"):
         hint = 'formula = "…", variables = ["x"]'
         raise table.error(None, "a definition needs its formula", hint)

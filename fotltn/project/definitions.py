@@ -1,0 +1,87 @@
+"""Predicates whose kind is left open: what the axioms define them to be, or else networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from fotltn.analysis.text import written
+from fotltn.errors import FotError, did_you_mean, listing
+from fotltn.logic.check import CheckedTheory, check_formula
+from fotltn.logic.defined import Definition, definitions_in, symbols
+from fotltn.project.config import AUTO, Config, PredicateConfig
+from fotltn.syntax.parse import parse_formula
+from fotltn.syntax.show import show
+
+#: Of definitions that axioms state: one witness suffices.
+_SEMANTICS = "product"
+
+
+def settled(config: Config, theory: CheckedTheory) -> Config:
+    """The settings, in which the kind of every predicate is said.
+
+    A definition that uses nothing learned stays an axiom: labels could change nothing about it.
+    """
+    names = [n for n, how in config.predicates.items() if how.kind == AUTO]
+    if not names:
+        return config
+    formulas = {n: how.formula for n, how in config.predicates.items() if how.kind == "formula"}
+    uses = {n: _symbols(text, theory) for n, text in formulas.items()}
+    learned = {n for n, how in config.predicates.items() if how.kind not in (AUTO, "facts")}
+    learned |= {*names, *(n for group in config.groups for n in group.predicates)}
+    while True:
+        definitions = definitions_in(theory, names, uses)
+        refused = _refused(definitions.by_name.values(), learned, theory)
+        if not refused:
+            break
+        names = [n for n in names if n not in refused]
+    predicates = {
+        n: PredicateConfig("network") if how.kind == AUTO else how
+        for n, how in config.predicates.items()
+    }
+    for name, definition in definitions.by_name.items():
+        predicates[name] = PredicateConfig(
+            "formula",
+            variables=tuple(axis.name for axis in definition.axes),
+            formula=show(written(definition.formula)),
+            semantics=_SEMANTICS,
+            axioms=tuple(a for a in definition.axioms if a in definitions.axioms),
+        )
+    return replace(config, predicates=predicates)
+
+
+def _refused(
+    definitions: Iterable[Definition], learned: set[str], theory: CheckedTheory
+) -> set[str]:
+    """Those that use nothing learned, or whose variables have the names of constants."""
+    return {
+        one.name
+        for one in definitions
+        if not learned & {*symbols(one.formula)}
+        or any(axis.name in theory.signature.constants for axis in one.axes)
+    }
+
+
+def _symbols(text: str, theory: CheckedTheory) -> list[str]:
+    with suppress(FotError):  # which is reported where the definition is made
+        return symbols(check_formula(parse_formula(text), theory.signature).formula)
+    return []
+
+
+def held(config: Config, theory: CheckedTheory) -> tuple[str, ...]:
+    """The axioms that hold by definition, which nothing needs to learn.
+
+    Raises:
+        DataError: a definition names an axiom that the theory lacks.
+    """
+    known = [a.name for a in theory.axioms]
+    names: dict[str, None] = {}
+    for predicate, how in config.predicates.items():
+        for name in how.axioms:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"there are {listing(known)}"
+                message = f"the theory has no axiom '{name}'"
+                raise config.error(("predicates", predicate, "axioms"), message, hint)
+            names[name] = None
+    return tuple(n for n in known if n in names)
