@@ -51,6 +51,7 @@ from fotltn.project.config import (
 )
 from fotltn.project.data_config import with_categories
 from fotltn.project.definitions import held, settled
+from fotltn.project.reach import with_reaches
 from fotltn.project.world import (
     NOTHING,
     InMemory,
@@ -83,7 +84,7 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
         FotError: a file is missing or wrong, or parts do not fit together.
     """
     world = read_world(config, more)
-    config = completed(config, world)
+    config = with_reaches(completed(config, world), world)
     semantics = meaning(config)
     dtype, device = getattr(torch, config.dtype), device_of(config)
     grounding = ground(config, world, more.modules)
@@ -180,6 +181,7 @@ def ground(
                     predicates[name] = Defined(how.variables, how.formula, semantics)
                 case "logits":
                     shape = table_shape(world.fixed, decl)
+                    assert not isinstance(how.reach, str)
                     predicates[name] = Logits(
                         shape, scale=how.scale, reach=how.reach, generator=generator
                     )

@@ -104,7 +104,7 @@ class PredicateConfig:
     hidden: tuple[int, ...] = (16, 16)
     activation: str = "elu"
     scale: float = 0.01
-    reach: float = 0.0
+    reach: float | Literal["auto"] = 0.0
     variables: tuple[str, ...] = ()
     formula: str = ""
     semantics: str | None = None
@@ -319,8 +319,15 @@ def _with_kind(symbols: Settings, name: str) -> Settings:
 def _of_kind(table: Settings, kind: str) -> PredicateConfig:
     return table.record(
         PredicateConfig, PredicateConfig(kind), only=("kind", *KINDS[kind]),
-        activation=ACTIVATIONS, semantics=SEMANTICS,
+        activation=ACTIVATIONS, semantics=SEMANTICS, reach=_reach,
     )  # fmt: skip
+
+
+def _reach(table: Settings, key: str) -> float | str:
+    if table.take(key) == AUTO:
+        return AUTO
+    reach: float = table.value(key, float, 0.0)
+    return reach
 
 
 def _group(table: Settings) -> GroupConfig:
