@@ -54,7 +54,7 @@ def cells(
             return cells_of(known[formula], tables, meaning, threshold)
     if isinstance(formula, Axiom):
         core = check_formula(formula.formula, tables.signature).formula
-        axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula)
+        axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula, formula.hard)
         return cells_of(axiom, tables, meaning, threshold)
     checked = check_formula(as_formula(formula), tables.signature)
     return cells_of(checked, tables, meaning, threshold)

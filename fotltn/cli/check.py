@@ -32,13 +32,15 @@ def check(
         "constants": len(signature.constants),
         "relations": len(signature.relations),
         "axioms": len(checked.axioms),
+        "hard_axioms": sum(axiom.hard for axiom in checked.axioms),
     }
     if as_json:
         diagnostics = [w.as_dict() for w in checked.warnings]
         emit_json({"ok": ok, "theory": str(theory), **counts, "diagnostics": diagnostics})
     else:
         warn(checked.warnings)
-        words = ", ".join(f"{n} {kind[:-1] if n == 1 else kind}" for kind, n in counts.items() if n)
+        parts = ((n, kind.replace("_", " ")) for kind, n in counts.items() if n)
+        words = ", ".join(f"{n} {kind[:-1] if n == 1 else kind}" for n, kind in parts)
         print(f"{theory}: {'ok' if ok else 'not ok'} ({words or 'empty'})")
     if not ok:
         raise typer.Exit(FINDINGS)

@@ -36,7 +36,12 @@ def show(
     loaded = load_theory(theory)
     if as_json:
         axioms = [
-            {"name": a.name, "weight": a.weight, "formula": show_formula(a.formula, spelling.value)}
+            {
+                "name": a.name,
+                "hard": a.hard,
+                "weight": a.weight,
+                "formula": show_formula(a.formula, spelling.value),
+            }
             for a in loaded.axioms
         ]
         emit_json({"theory": str(theory), "as": spelling.value, "axioms": axioms})

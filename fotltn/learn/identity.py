@@ -103,7 +103,8 @@ def _leaves(name: str, value: Any, digests: Digests) -> Iterator[tuple[str, Any]
     elif isinstance(value, CheckedTheory):
         yield from _leaves(f"{name}.signature", value.signature, digests)
         for axiom in value.axioms:
-            yield f"{name}.axioms.{axiom.name}", [str(axiom.source), axiom.weight]
+            marks = ["hard"] if axiom.hard else []
+            yield f"{name}.axioms.{axiom.name}", [str(axiom.source), axiom.weight, *marks]
         yield f"{name}.order", [axiom.name for axiom in value.axioms]
     elif isinstance(value, CheckedFormula):
         return  # made of a text that counts itself

@@ -46,6 +46,7 @@ class CheckedAxiom:
     formula: c.Formula
     weight: float
     source: f.Formula
+    hard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class CheckedTheory:
     @property
     def source(self) -> th.Theory:
         """The theory as it is written."""
-        axioms = tuple(th.Axiom(a.name, a.source, a.weight) for a in self.axioms)
+        axioms = tuple(th.Axiom(a.name, a.source, a.weight, a.hard) for a in self.axioms)
         return th.Theory(self.signature.declarations, axioms)
 
     def _repr_html_(self) -> str:
@@ -108,7 +109,9 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
         diagnostics += _free_errors(scope, symbols)
         if not _errors(scope.diagnostics) and not scope.free:
             formula = _lower(axiom.formula, scope, intern)
-            axioms.append(CheckedAxiom(axiom.name, formula, axiom.weight, axiom.formula))
+            axioms.append(
+                CheckedAxiom(axiom.name, formula, axiom.weight, axiom.formula, axiom.hard)
+            )
     if errors := _errors(diagnostics):
         raise CheckError(*errors)
     diagnostics += _unused(theory, symbols)

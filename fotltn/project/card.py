@@ -259,7 +259,8 @@ def _axioms(model: Described) -> Iterator[str]:
         yield "Training has not used them:\n"
     for axiom in axioms[:_LISTED]:
         value = f" {degree(values[axiom.name])}" if axiom.name in values else ""
-        yield f"- {_code(axiom.name)}{value}: {_code(show(axiom.source))}"
+        hard = ", hard" if axiom.hard else ""
+        yield f"- {_code(axiom.name)}{hard}{value}: {_code(show(axiom.source))}"
     if len(axioms) > _LISTED:
         yield f"- and {count(len(axioms) - _LISTED)} more"
     if values:

@@ -272,11 +272,18 @@ class Build(Transformer[Token, Any]):
         return (th.Include(_unquote(items[1]), span=self.over(items)),)
 
     def axiom(self, items: list[Any]) -> tuple[th.Statement, ...]:
-        """`axiom A1 weight 2: a`."""
+        """`axiom A1 weight 2: a`, or `hard axiom A1: a`."""
+        hard = items[0] == "hard"
+        _, name, *marks, _, formula = items[hard:]
         weight = 1.0
-        if items[2] == "weight":
-            weight = float(items[3])
+        if marks:
+            weight = float(marks[1])
+            if hard:
+                raise self._fail(
+                    marks[0],
+                    "a hard axiom has no weight",
+                    "it holds in every world; leave out the weight, or 'hard'",
+                )
             if not (math.isfinite(weight) and weight > 0):
-                raise self._fail(items[3], f"a weight is a positive number, not {items[3]}")
-        name: Token = items[1]
-        return (th.Axiom(str(name), items[-1], weight, span=self.over([name])),)
+                raise self._fail(marks[1], f"a weight is a positive number, not {marks[1]}")
+        return (th.Axiom(str(name), formula, weight, hard, span=self.over([name])),)

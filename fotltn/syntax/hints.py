@@ -11,7 +11,10 @@ from fotltn.syntax.operators import STRICT, Temporal
 DECLARING = ("sort", "predicate", "function", "constant", "relation", "include", "axiom")
 
 #: Words that begin a statement of a theory.
-STATEMENTS = (*DECLARING, "static", "temporal")
+STATEMENTS = (*DECLARING, "static", "temporal", "hard")
+
+#: Before "axiom" on its line, it begins a statement; elsewhere it is a name like others.
+HARD = r"hard[ \t]+axiom"
 
 #: Words that the lexer turns from names into other terminals.
 KEYWORDS: dict[str, str] = (
@@ -128,6 +131,15 @@ def hint_for(text: str, start: int, end: int, expected: set[str]) -> str | None:
         return f"{word} stands between two formulas: a {word} b"
     if word in KEYWORDS and "NAME" in expected:
         return f"'{word}' is a word of the language; a name must be another word"
+    if re.search(r"\baxiom\s+hard\s+$", text[:start]) and "WEIGHT" in expected:
+        return f"hard stands before axiom: hard axiom {word}: …"
     if text[:start].rstrip(" \t").endswith("\n") and "$END" in expected:
-        return did_you_mean(word, STATEMENTS)
+        return misspelt(word)
     return None
+
+
+def misspelt(word: str) -> str | None:
+    """What a word at the beginning of a line may have been meant to be."""
+    if word == "hard":
+        return "hard stands before axiom, on the same line: hard axiom A: …"
+    return did_you_mean(word, STATEMENTS)

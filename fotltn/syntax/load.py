@@ -15,17 +15,17 @@ from fotltn.errors import (
     ParseError,
     Source,
     Span,
-    did_you_mean,
 )
 from fotltn.files import ROOT, inside, read_file, write_files
 from fotltn.syntax import theory as th
-from fotltn.syntax.hints import DECLARING, STATEMENTS
+from fotltn.syntax.hints import HARD, STATEMENTS, misspelt
 from fotltn.syntax.parse import MAX_CHARACTERS, limit, read
 from fotltn.syntax.show import Style, show_theory
 
 _MOST_BYTES = 4 * MAX_CHARACTERS + 3  # as UTF-8, with a mark in front
 
-_STATEMENT = re.compile(rf"^[ \t]*(?=(?:{'|'.join(STATEMENTS)})\b)", re.MULTILINE)
+_BEGINS = "|".join(word for word in STATEMENTS if word != "hard")
+_STATEMENT = re.compile(rf"^[ \t]*(?=(?:{_BEGINS}|{HARD})\b)", re.MULTILINE)
 
 
 def parse_theory(
@@ -186,9 +186,9 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 def _stray(source: Source, start: int, end: int) -> Diagnostic:
     word = source.text[start:end].split()[0].split("(")[0]
-    words = [*DECLARING, "static"]
+    words = [s for s in STATEMENTS if s != "temporal"]
     return Diagnostic(
         "this is not a statement",
         Span(source, start, end),
-        did_you_mean(word, words) or f"a statement begins with one of: {', '.join(words)}",
+        misspelt(word) or f"a statement begins with one of: {', '.join(words)}",
     )

@@ -20,6 +20,7 @@ from fotltn.syntax.theory import Statement
 MAX_CHARACTERS = 2 * 1024 * 1024
 
 _local = threading.local()
+_reading_grammar = threading.Lock()  # lark reads grammars with one parser for all threads
 
 
 class _Words:
@@ -100,17 +101,18 @@ def _parser() -> tuple[Lark, Build]:
     if not hasattr(_local, "parser"):
         grammar = resources.files("fotltn.syntax").joinpath("grammar.lark").read_text("utf-8")
         _local.build = Build()
-        _local.parser = Lark(
-            grammar,
-            parser="lalr",
-            lexer="contextual",
-            start=["formula", "term", "statement"],
-            transformer=_local.build,
-            keep_all_tokens=True,
-            maybe_placeholders=False,
-            lexer_callbacks={"NAME": _keyword},
-            postlex=_Words(),
-        )
+        with _reading_grammar:
+            _local.parser = Lark(
+                grammar,
+                parser="lalr",
+                lexer="contextual",
+                start=["formula", "term", "statement"],
+                transformer=_local.build,
+                keep_all_tokens=True,
+                maybe_placeholders=False,
+                lexer_callbacks={"NAME": _keyword},
+                postlex=_Words(),
+            )
     return _local.parser, _local.build
 
 

@@ -226,7 +226,8 @@ def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
     """The text of a theory file (ASCII or Unicode), or a LaTeX table of its axioms."""
     if style == "latex":
         rows = [
-            rf"\mathrm{{{_escape(a.name)}}} & {show(a.formula, 'latex')} \\" for a in theory.axioms
+            rf"\mathrm{{{_escape(a.name)}}}{_HARD_LATEX * a.hard} & {show(a.formula, 'latex')} \\"
+            for a in theory.axioms
         ]
         return "\n".join([r"\begin{array}{ll}", *rows, r"\end{array}", ""])
     lines = [_declaration(d) for d in theory.declarations]
@@ -238,7 +239,11 @@ def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
 
 def _axiom(axiom: th.Axiom, style: Style) -> str:
     weight = f" weight {_number(axiom.weight)}" if axiom.weight != 1.0 else ""
-    return f"axiom {axiom.name}{weight}: {show(axiom.formula, style)}"
+    hard = "hard " if axiom.hard else ""
+    return f"{hard}axiom {axiom.name}{weight}: {show(axiom.formula, style)}"
+
+
+_HARD_LATEX = r"\ \text{(hard)}"
 
 
 def _declaration(item: th.Declaration) -> str:
@@ -263,6 +268,9 @@ def _sorts(sorts: tuple[str, ...]) -> str:
 def theory_html(theory: th.Theory) -> str:
     """A theory for notebooks: declarations as text, axioms typeset."""
     declared = "\n".join(_declaration(d) for d in theory.declarations)
-    rows = [(a.name, _number(a.weight), a.formula._repr_latex_()) for a in theory.axioms]
+    rows = [
+        (a.name, "hard" if a.hard else _number(a.weight), a.formula._repr_latex_())
+        for a in theory.axioms
+    ]
     heads = ("axiom", "weight", "formula")
     return f"<pre>{text(declared)}</pre>{table(heads, rows, left=('axiom', 'formula'))}"

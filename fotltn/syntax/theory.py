@@ -54,11 +54,17 @@ class RelationDecl(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Axiom(Placed):
-    """A named formula that should hold, with its weight."""
+    """A named formula: a soft one should hold, with its weight; a hard one does, in every world."""
 
     name: str
     formula: Formula
     weight: float = 1.0
+    hard: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a weight of what is not weighed."""
+        if self.hard and self.weight != 1.0:
+            raise BuildError(f"the hard axiom '{self.name}' has a weight; only soft ones have")
 
 
 @dataclass(frozen=True, slots=True)

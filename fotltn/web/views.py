@@ -65,10 +65,12 @@ async def theory(state: WebState, request: Request) -> Response:
     await asyncio.gather(
         *(_glance(state, n, a.name) for n, s in enumerate(state.sides) for a in s.theory.axioms)
     )
+    hard = {a.name for s in state.sides for a in s.theory.axioms if a.hard}
     axioms: list[dict[str, Any]] = []
     for name, source in sources.items():
         standings = [_standing(state, n, name) for n in range(len(state.sides))]
-        axioms.append({"axiom": name, "text": str(source), "values": standings})
+        entry = {"axiom": name, "text": str(source), "hard": name in hard, "values": standings}
+        axioms.append(entry)
     content = {
         "inspected": [described(s) for s in state.sides],
         "axioms": axioms,
@@ -150,6 +152,7 @@ async def axiom(state: WebState, request: Request) -> Response:
         "axiom": name,
         "text": str(checked.source),
         "weight": checked.weight,
+        "hard": checked.hard,
         **about(visit, seen, rows),
     }
     maps = {side: seen}

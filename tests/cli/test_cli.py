@@ -74,6 +74,7 @@ def test_check_json(strict):
     assert json.loads(result.stdout) == {
         "ok": not strict, "theory": "t.fot",
         "sorts": 2, "predicates": 4, "functions": 0, "constants": 0, "relations": 0, "axioms": 2,
+        "hard_axioms": 0,
         "diagnostics": [
             {
                 "severity": "warning", "message": "the predicate 'Near' is declared but not used",
@@ -102,7 +103,7 @@ constant ego, "a \\"big\\" one": agent
 relation pairs(agent, agent)
 axiom A weight 2.5: forall x: agent, y: agent where Car(x). G(Stop(x) -> F[<=3] !Stop(owner(y)))
 axiom B: exists (x, y) in pairs. x = y & speed(x) >= 1.5 | Stop(ego) S+[2,4] Car("a \\"big\\" one")
-axiom C: (rain <-> first) U (X true & WX last -> Y[2] rain) | exists l: place. O At(ego, l)
+hard axiom C: (rain <-> first) U (X true & WX last -> Y[2] rain) | exists l: place. O At(ego, l)
 """
 
 
@@ -146,6 +147,26 @@ def test_show_json(spelling, formula):
     assert (found["theory"], found["as"]) == ("t.fot", spelling)
     assert [(a["name"], a["weight"]) for a in found["axioms"]] == [("A", 1.0), ("B", 1.0)]
     assert found["axioms"][1]["formula"] == formula
+    assert not any(a["hard"] for a in found["axioms"])
+
+
+def test_hard_axioms_are_shown_as_such(folder):
+    text = "predicate rain, hard\n\nhard axiom A: F rain\naxiom hard weight 2: hard\n"
+    (folder / "hard.fot").write_text(text)
+    said = invoke("check", "hard.fot").stdout
+    assert said == "hard.fot: ok (2 predicates, 2 axioms, 1 hard axiom)\n"
+    assert json.loads(invoke("check", "hard.fot", "--json").stdout)["hard_axioms"] == 1
+    assert invoke("show", "hard.fot", "--as", "ascii").stdout == text.replace(
+        "rain, hard", "rain\npredicate hard"
+    )
+    assert "hard axiom A: ◇ rain\n" in invoke("show", "hard.fot").stdout
+    latex = invoke("show", "hard.fot", "--as", "latex").stdout
+    assert r"\mathrm{A}\ \text{(hard)} & \mathbf{F}" in latex
+    assert r"\mathrm{hard} & " in latex
+    found = json.loads(invoke("show", "hard.fot", "--json").stdout)["axioms"]
+    assert [(a["name"], a["hard"], a["weight"]) for a in found] == [
+        ("A", True, 1.0), ("hard", False, 2.0),
+    ]  # fmt: skip
 
 
 # --- eval: the paper's Appendix B -------------------------------------------------------------

@@ -19,6 +19,7 @@ from tests.learn import tasks
 
 pytestmark = pytest.mark.reliability
 
+HARD = tasks.THEORY.replace("axiom A1", "hard axiom A1")
 SHAPE = (1, tasks.AGENTS, tasks.HORIZON)
 
 
@@ -109,6 +110,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
         lambda: with_given(constants={"agent": {"ego": 1}}),
     ),
     "the default of facts": (lambda: with_given(), lambda: with_given(**close(default=0.5))),
+    "a hard axiom": (lambda: tasks.task(epochs=4), lambda: tasks.task(text=HARD, epochs=4)),
     "presence": (lambda: with_presence(True), lambda: with_presence(False)),
 }  # fmt: skip
 

@@ -447,7 +447,18 @@ def test_what_a_checked_theory_holds():
     assert isinstance(checked, CheckedTheory)
     (axiom,) = checked.axioms
     assert (axiom.name, axiom.weight, axiom.source) == ("A", 3.0, theory.axiom("A").formula)
+    assert not axiom.hard
     assert set(checked.signature.predicates) == {"P", "Near", "p"}
+
+
+def test_a_checked_theory_knows_which_axioms_are_hard():
+    theory = parse_theory(f"{ONE}hard axiom A: forall x. P(x)\naxiom B: forall x. P(x)")
+    checked = check(theory)
+    assert [axiom.hard for axiom in checked.axioms] == [True, False]
+    assert checked.source.axioms == theory.axioms
+    assert "hard axiom A: forall x. P(x)\naxiom B:" in str(checked.source)
+    assert "hard" in checked._repr_html_()
+    assert "hard" not in check(parse_theory(f"{ONE}axiom A: p"))._repr_html_()
 
 
 def test_formulas_from_python_are_checked_too():

@@ -98,7 +98,9 @@ _weights = st.one_of(st.just(1.0), st.floats(min_value=5e-324, allow_infinity=Fa
 theories: st.SearchStrategy[th.Theory] = st.builds(
     th.Theory,
     st.lists(declarations, max_size=4).map(lambda all_: tuple(all_)),
-    st.lists(st.builds(th.Axiom, names, formulas, _weights), max_size=3).map(
-        lambda all_: tuple(all_)
-    ),
+    st.lists(
+        st.builds(th.Axiom, names, formulas, _weights)
+        | st.builds(th.Axiom, names, formulas, hard=st.just(True)),
+        max_size=3,
+    ).map(lambda all_: tuple(all_)),
 )

@@ -14,7 +14,7 @@ from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.load import load_theory, parse_theory, save_theory
 
-p, q = f.Atom("p"), f.Atom("q")
+p, q, h = f.Atom("p"), f.Atom("q"), f.Atom("hard")
 
 
 def names(theory: th.Theory) -> list[str]:
@@ -55,6 +55,13 @@ STATEMENTS: list[tuple[str, list[th.Declaration | th.Axiom]]] = [
     ),
     ("axiom A1: p & q", [th.Axiom("A1", f.And(p, q))]),
     ("axiom A1 weight 2.5: p", [th.Axiom("A1", p, 2.5)]),
+    ("hard axiom A1: p", [th.Axiom("A1", p, hard=True)]),
+    (" hard \t axiom A1: p", [th.Axiom("A1", p, hard=True)]),
+    ("axiom hard: hard", [th.Axiom("hard", f.Atom("hard"))]),
+    ("hard axiom hard:\n  hard &\nhard", [th.Axiom("hard", f.And(h, h), hard=True)]),
+    ("axiom A:\nhard\naxiom B: p", [th.Axiom("A", h), th.Axiom("B", p)]),
+    ("sort hard\npredicate hard(hard)", [th.SortDecl("hard"), th.PredicateDecl("hard", ("hard",))]),
+    ("constant hard: s", [th.ConstantDecl("hard", "s")]),
     ("axiom A1:\n  p &\n  # why\n  q", [th.Axiom("A1", f.And(p, q))]),
     ("\n# a comment\n  sort a # another\n\taxiom B: p\n\n", [th.SortDecl("a"), th.Axiom("B", p)]),
     ("# nothing\n", []),
@@ -93,6 +100,14 @@ SLIPS = [
     ("axiom A weight -1: p", "1:16", "a weight is a positive number, not -1", None),
     ("axiom A weight 1e999: p", "1:16", "a weight is a positive number, not 1e999", None),
     ("axiom A weight .5: p", "1:16", "found '.', expected a number", None),
+    ("hard axiom A weight 2: p", "1:14", "a hard axiom has no weight", "it holds in every world"),
+    ("hard axiom A weight 1: p", "1:14", "a hard axiom has no weight", "it holds in every world"),
+    ("hard axiom: p", "1:11", "found ':', expected a name", None),
+    ("hrad axiom A: p", "1:1", "this is not a statement", "did you mean 'hard'?"),
+    ("hard A: p", "1:1", "this is not a statement", "hard stands before axiom, on the same line"),
+    ("hard\naxiom A: p", "1:1", "this is not a statement", "hard stands before axiom, on the"),
+    ("axiom hard A: p", "1:12", "found 'A', expected ':' or 'weight'", "hard stands before axiom"),
+    ("axiom B: p\nhard axim A: p", "2:1", "found 'hard', expected", "hard stands before axiom"),
     ("hello", "1:1", "this is not a statement", "a statement begins with one of: sort, predicate"),
     ("sorts a", "1:1", "this is not a statement", "did you mean 'sort'?"),
     ("predicat P(a)\nsort a", "1:1", "this is not a statement", "did you mean 'predicate'?"),
@@ -111,7 +126,9 @@ def test_slips_in_statements_are_explained(text, place, message, hint):
     assert hint is None or (found.hint or "").startswith(hint)
 
 
-@pytest.mark.parametrize("text", ["axiom A: p\naxoim B: q", "sort a\npredicat P(a)"])
+@pytest.mark.parametrize(
+    "text", ["axiom A: p\naxoim B: q", "sort a\npredicat P(a)", "axiom A: p\nhrad axiom B: q"]
+)
 def test_a_misspelt_statement_after_another_is_recognised(text):
     with pytest.raises(ParseError, match=r"<theory>:2:1: error: .*\n.*\n.*\n.*did you mean"):
         parse_theory(text)
@@ -160,6 +177,19 @@ def test_a_theory_finds_its_axioms():
         theory.axiom("Brke")
     with pytest.raises(BuildError, match="no axiom 'zzz'; axioms: 'Brake', 'Run'"):
         theory.axiom("zzz")
+
+
+def test_a_hard_axiom_has_no_weight_in_python_either():
+    assert th.Axiom("A", p, hard=True).weight == 1.0
+    with pytest.raises(BuildError, match="the hard axiom 'A' has a weight; only soft ones have"):
+        th.Axiom("A", p, 2.0, hard=True)
+
+
+def test_theories_from_python_may_have_hard_axioms():
+    theory = th.Theory((th.PredicateDecl("p"),), (th.Axiom("A", p, hard=True), th.Axiom("B", p)))
+    assert str(theory) == "predicate p\n\nhard axiom A: p\naxiom B: p\n"
+    assert parse_theory(str(theory)) == theory
+    assert th.Axiom("A", p, hard=True) != th.Axiom("A", p)
 
 
 # --- files and includes ----------------------------------------------------------------------
