@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.truncation import End
 from fotltn.data import checked_theory
 from fotltn.errors import DataError, missing
 from fotltn.evaluation import Evaluator, as_formula, over_traces
@@ -34,6 +35,7 @@ def cells(
     semantics: str | Semantics | None = None,
     p: float | None = None,
     threshold: float = 0.5,
+    end: End | None = None,
 ) -> Cells:
     """A formula at every binding and time: its worst cells, counts, explanations, repairs.
 
@@ -43,21 +45,24 @@ def cells(
         semantics: what gives it degrees; without, that of the model, or "stable-product".
         p: another exponent for its means.
         threshold: the degree from which on a fact is true in two-valued logic.
+        end: "undecided" if cells that fail only since their trace ends are, "final" if they are
+            violations; without, as the model's project says, or "undecided".
 
     Raises:
         FotError: the formula does not fit the data.
     """
     tables, meaning = _data(data, semantics, p)
+    end = end or ("undecided" if isinstance(data, Tables) else data.config.end)
     if not isinstance(data, Tables) and isinstance(formula, str):
         known = {axiom.name: axiom for axiom in data.theory.axioms}
         if formula in known:
-            return cells_of(known[formula], tables, meaning, threshold)
+            return cells_of(known[formula], tables, meaning, threshold, end=end)
     if isinstance(formula, Axiom):
         core = check_formula(formula.formula, tables.signature).formula
         axiom = CheckedAxiom(formula.name, core, formula.weight, formula.formula, formula.hard)
-        return cells_of(axiom, tables, meaning, threshold)
+        return cells_of(axiom, tables, meaning, threshold, end=end)
     checked = check_formula(as_formula(formula), tables.signature)
-    return cells_of(checked, tables, meaning, threshold)
+    return cells_of(checked, tables, meaning, threshold, end=end)
 
 
 class CompiledTheory:
@@ -142,6 +147,7 @@ def audit(
     semantics: str | Semantics | None = None,
     p: float | None = None,
     threshold: float = 0.5,
+    end: End | None = None,
 ) -> Audit:
     """Say of each axiom how far it holds on data, and how far that is evidence of anything.
 
@@ -152,15 +158,19 @@ def audit(
         semantics: what gives axioms their values.
         p: another exponent for its means.
         threshold: the degree from which on a fact is true in two-valued logic.
+        end: of traces, as of `cells`.
     """
     from fotltn.analysis.audit import audit as audited
 
     if not isinstance(theory, Theory | CheckedTheory):
-        return theory.audit(threshold=threshold)
+        return theory.audit(threshold=threshold, end=end)
     if data is None:
         raise DataError("an audit needs data: fotltn.audit(theory, data)")
     tables, meaning = _data(data, semantics, p)
-    return audited(checked_theory(theory), tables, meaning, learned=learned, threshold=threshold)
+    return audited(
+        checked_theory(theory), tables, meaning, learned=learned, threshold=threshold,
+        end=end or "undecided",
+    )  # fmt: skip
 
 
 def rules(
@@ -172,6 +182,7 @@ def rules(
     threshold: float = 0.5,
     resamples: int = 2000,
     seed: int = 0,
+    end: End = "undecided",
 ) -> tuple[Rule, ...]:
     """Count on data how well each axiom holds as a rule: support, confidence, base rate, lift.
 
@@ -183,12 +194,13 @@ def rules(
         threshold: the degree from which on a fact is true.
         resamples: how often traces are drawn anew, for the intervals; 0 for none.
         seed: of these draws.
+        end: of traces, as of `cells`; an undecided cell is no support.
     """
     from fotltn.analysis.rules import rules as counted
 
     return counted(
         checked_theory(theory).axioms, data, traces=traces, semantics=semantics_of(semantics),
-        threshold=threshold, resamples=resamples, seed=seed,
+        threshold=threshold, resamples=resamples, seed=seed, end=end,
     )  # fmt: skip
 
 

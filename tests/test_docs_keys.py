@@ -65,7 +65,7 @@ def expected() -> dict[str, dict[str, Any]]:
     """The tables of a file, as the program reads them."""
     config = fields(Config)
     return {
-        "[theory]": {"file": NONE, "semantics": "stable-product", "p": NONE},
+        "[theory]": {"file": NONE, "semantics": "stable-product", "p": NONE, "end": config["end"]},
         "[data]": fields(DataConfig, wide=NONE),
         "[[data.wide]]": fields(
             WideConfig,

@@ -190,7 +190,7 @@ def show_axioms(audits: dict[str, Any]) -> None:
     table.add_row("KB-SAT", *shown, style="bold")
     console.print(table)
     console.print(Text(f"! {first.knowledge_base.meaning}", style="yellow"))
-    for finding in [f for f in first.warnings if f.kind in ("diluted", "truncated")][:3]:
+    for finding in [f for f in first.warnings if f.kind in ("diluted", "undecided")][:3]:
         console.print(Text(f"! {finding.message}", style="yellow"))
 
 

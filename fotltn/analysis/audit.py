@@ -18,6 +18,7 @@ from fotltn.analysis.evaluate_cells import degrees_of, rounded, used_predicates
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.prefix import prefix, rebuild
 from fotltn.analysis.record import look_up
+from fotltn.analysis.truncation import End
 from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
@@ -38,6 +39,7 @@ def audit(
     labels: Tables | None = None,
     unknown: Collection[str] = (),
     threshold: float = 0.5,
+    end: End = "undecided",
 ) -> Audit:
     """Say for each axiom how far it holds, and how far that is evidence of anything.
 
@@ -50,6 +52,7 @@ def audit(
         unknown: predicates of which the labels state nothing; of axioms about them, they say
             nothing either.
         threshold: the degree from which on a fact is true in two-valued logic.
+        end: whether cells that fail only since their trace ends are undecided, or violations.
 
     Raises:
         DataError: a learned predicate is not declared, or a table is missing.
@@ -76,7 +79,7 @@ def audit(
     evidence = rounded(tables if labels is None else labels, threshold)
     axioms = []
     for axiom in theory.axioms:
-        name, cells = axiom.name, cells_of(axiom, tables, semantics, threshold)
+        name, cells = axiom.name, cells_of(axiom, tables, semantics, threshold, end=end)
         on_labels = None
         if labels is not None and name in known:
             on_labels = _counted(replace(cells, tables=labels))
@@ -105,10 +108,10 @@ def audit(
 def _counted(cells: Cells) -> CrispAudit:
     """An axiom in two-valued logic, counted over its cells."""
     counts, _ = count(cells)
-    total, absent, support, held, truncated, *base = (
+    total, absent, support, held, undecided, *base = (
         getattr(counts, field.name).sum() for field in fields(counts)
     )
-    every = CrispAudit(int(total), int(support - held), int(truncated), int(absent))
+    every = CrispAudit(int(total), int(support - held), int(undecided), int(absent))
     if cells.prefix.rule is None:
         return every
     ratios = [None if np.isnan(u) else float(u) for u in measures(support, held, *base)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from fotltn.analysis.record import Record, look_up
+from fotltn.errors import renamed
 from fotltn.format import degree
 
 #: Values that differ by less are taken as equal.
@@ -17,7 +19,7 @@ class FindingKind(StrEnum):
 
     VACUOUS = "vacuous"  # satisfied without evidence
     DILUTED = "diluted"  # true, but a mean over many gives a low value
-    TRUNCATED = "truncated"  # violated only because the trace ends
+    UNDECIDED = "undecided"  # neither true nor violated, since the trace ends
     CONTRADICTED = "contradicted"  # violated by the labels
     GRADIENT = "gradient"  # learning mostly makes the antecedent false
 
@@ -38,7 +40,8 @@ class CrispAudit(Record):
     Args:
         cells: how many there are.
         violations: cells where the body of the axiom is false.
-        truncated: those of them that could be true if the trace went on.
+        undecided: cells where it is false, too, but only since the trace ends; they are neither
+            violations nor support. If ends are chosen to be final, there are none.
         absent: cells that do not count, since an entity is not present when it is used.
         support: cells where the antecedent is true; None if the axiom is no implication.
         confidence: the share of these cells where the consequent is true, too; None without any.
@@ -48,7 +51,7 @@ class CrispAudit(Record):
 
     cells: int
     violations: int
-    truncated: int
+    undecided: int
     absent: int = 0
     support: int | None = None
     confidence: float | None = None
@@ -56,9 +59,18 @@ class CrispAudit(Record):
     lift: float | None = None
 
     KEYS = (
-        "cells", "holds", "violations", "violation_rate", "truncated", "absent", "support",
-        "active_share", "confidence", "base_rate", "lift",
+        "cells", "holds", "violations", "violation_rate", "undecided", "absent", "support",
+        "active_share", "confidence", "base_rate", "lift", "truncated=undecided",
     )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        """What `undecided` was called in version 0.1.0."""
+        return renamed(self, name, {"truncated": "undecided"})
+
+    @property
+    def decided(self) -> int:
+        """How many cells the end of the trace leaves true or false."""
+        return self.cells - self.undecided
 
     @property
     def holds(self) -> bool:
@@ -67,15 +79,15 @@ class CrispAudit(Record):
 
     @property
     def violation_rate(self) -> float:
-        """The share of cells that are violations."""
-        return self.violations / self.cells if self.cells else 0.0
+        """The share of decided cells that are violations."""
+        return self.violations / self.decided if self.decided else 0.0
 
     @property
     def active_share(self) -> float | None:
-        """The share of cells where the antecedent is true: those that are not vacuous."""
+        """The share of decided cells where the antecedent is true: those that are not vacuous."""
         if self.support is None:
             return None
-        return self.support / self.cells if self.cells else 0.0
+        return self.support / self.decided if self.decided else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,13 @@ def _vacuous(axiom: AxiomAudit, touched: bool) -> Warned:
 def _other(axiom: AxiomAudit) -> Warned:
     """What the ends of traces, the labels, and the gradient say."""
     name, evidence, labels = axiom.name, axiom.evidence, axiom.on_labels
-    if evidence.truncated:
+    if evidence.undecided:
         yield (
-            FindingKind.TRUNCATED,
+            FindingKind.UNDECIDED,
             (
-                f"{name}: {evidence.truncated:,} of {_violations(evidence.violations)} on "
-                f"{axiom.where} {'is' if evidence.truncated == 1 else 'are'} due to the end of the "
-                "trace: a later witness could still come"
+                f"{name}: {evidence.undecided:,} of {evidence.cells:,} bindings and times on "
+                f"{axiom.where} {'is' if evidence.undecided == 1 else 'are'} undecided, since the "
+                "trace ends: a later witness could still come"
             ),
         )
     if labels is not None and labels.violations:

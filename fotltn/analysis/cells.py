@@ -27,6 +27,7 @@ from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.record import look_up
 from fotltn.analysis.text import text_of, written
+from fotltn.analysis.truncation import End, end_of, undecided
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
@@ -65,9 +66,10 @@ class Cells:
         threshold: the degree from which on a fact is true in two-valued logic.
         free: the variables that nothing binds. A formula that has some is read at all times.
         budget: bytes that intermediate results may take.
+        end: whether a cell that fails only since its trace ends is undecided, or false.
 
     Raises:
-        DataError: the threshold is none.
+        DataError: the threshold is none, or the end.
     """
 
     name: str
@@ -78,10 +80,12 @@ class Cells:
     threshold: float = 0.5
     free: tuple[c.Axis, ...] = ()
     budget: int = BUDGET
+    end: End = "undecided"
 
     def __post_init__(self) -> None:
-        """Refuse thresholds that every degree, or none, is above."""
+        """Refuse thresholds that every degree, or none, is above, and ends that there are not."""
         check_share(self.threshold)
+        end_of(self.end)
 
     # --- what they are ------------------------------------------------------------------------
 
@@ -99,6 +103,11 @@ class Cells:
     def body(self) -> c.Formula:
         """The formula that has a value at each cell."""
         return self.prefix.body
+
+    @property
+    def undecided(self) -> c.Formula | None:
+        """A formula that is true at cells that fail only since their trace ends, if any can."""
+        return undecided(self.body, self.end)
 
     @property
     def formula(self) -> c.Formula:
@@ -368,11 +377,13 @@ def cells_of(
     semantics: Semantics,
     threshold: float = 0.5,
     budget: int = BUDGET,
+    *,
+    end: End = "undecided",
 ) -> Cells:
     """The cells of an axiom, or of a formula that may have free variables."""
     layers, world = prefix(formula.formula), (tables, semantics, threshold)
     if isinstance(formula, CheckedAxiom):
-        return Cells(formula.name, str(formula.source), layers, *world, budget=budget)
+        return Cells(formula.name, str(formula.source), layers, *world, budget=budget, end=end)
     if formula.free and not layers.timed:
         layers = prefix(c.Aggregate(True, formula.formula, c.Window(), past=False))
-    return Cells("formula", text_of(formula.formula), layers, *world, formula.free, budget)
+    return Cells("formula", text_of(formula.formula), layers, *world, formula.free, budget, end)

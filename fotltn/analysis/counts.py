@@ -17,7 +17,7 @@ from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
 from fotltn.analysis.prefix import Layer, Prefix, weights
 from fotltn.analysis.presence import present_where_used
-from fotltn.analysis.truncation import if_longer
+from fotltn.analysis.truncation import undecided
 from fotltn.logic import core as c
 from fotltn.logic.span import reach
 from fotltn.semantics.crisp_rows import truth
@@ -35,12 +35,12 @@ class Counts:
     A rule that is no implication has an antecedent that is always true.
 
     Args:
-        cells: those that count.
+        cells: those that count, the undecided ones included.
         absent: those that would count if all entities were present where they are used.
-        support: those where the antecedent is true.
+        support: those where the antecedent is true, the undecided ones left out.
         held: those of them where the consequent is true, too.
-        truncated: those where it is not, but could be if the trace went on.
-        base_cells: cells of the consequent alone.
+        undecided: those that fail only since the trace ends; none where its end is final.
+        base_cells: cells of the consequent alone, those left out where only the end makes it false.
         base_true: those where it is true.
     """
 
@@ -48,7 +48,7 @@ class Counts:
     absent: ByTrace
     support: ByTrace
     held: ByTrace
-    truncated: ByTrace
+    undecided: ByTrace
     base_cells: ByTrace
     base_true: ByTrace
 
@@ -80,25 +80,25 @@ def count(cells: Cells, *, crisp: bool = True) -> tuple[Counts, Counts | None]:
     """
     antecedent, consequent = cells.prefix.rule or (c.Truth(True), cells.body)
     formulas: dict[str, c.Formula] = {"support": antecedent, "held": c.And(antecedent, consequent)}
-    later = if_longer(consequent)
-    if later != consequent and (crisp or cells.semantics.boolean):
-        formulas["later"] = c.And(antecedent, later)
+    base: dict[str, c.Formula] = {"base_true": consequent}
+    if crisp or cells.semantics.boolean:
+        formulas |= _named("undecided", undecided(cells.body, cells.end))
+        base |= _named("base_undecided", undecided(consequent, cells.end))
     ahead, free = reach(consequent), free_axes(consequent)
     alone = _about(cells.prefix, consequent, tuple(a for a in cells.axes if a in free))
     apart = replace(cells, free=tuple(a for a in cells.free if a in free))
     every, uncut = _Sums(cells), _Sums(cells, ahead or 0)
     if crisp and (marked := _by_rows(cells, formulas, cells.prefix, cells.axes)) is not None:
         base_axes = tuple(a for a in cells.axes if a in free)
-        alone_marked = _by_rows(apart, {"base_true": consequent}, alone, base_axes)
+        alone_marked = _by_rows(apart, base, alone, base_axes)
         assert alone_marked is not None
-        marked |= {"base_cells": alone_marked["cells"], "base_true": alone_marked["base_true"]}
+        marked |= {"base_cells": alone_marked["cells"], **{n: alone_marked[n] for n in base}}
         for sums in (every, uncut):
             sums.take(marked)
         return every.counts(), None if ahead is None else uncut.counts()
     for block in cells.blocks(formulas, crisp=crisp, count=True):
         for sums in (every, uncut):
             sums.add(block, {"cells": block.counts, "absent": block.absent})
-    base = {"base_true": consequent}
     for block in apart.blocks(base, crisp=crisp, count=True, prefix=alone):
         for sums in (every, uncut):
             sums.add(block, {"base_cells": block.counts})
@@ -133,13 +133,15 @@ class _Sums:
             self.totals[name] += (number * self.inner).sum(1, dtype=torch.float64).cpu().numpy()
 
     def counts(self) -> Counts:
-        """All sums so far."""
-        later = self.totals.pop("later", self.totals["held"])
-        truncated = later - self.totals["held"]
-        return Counts(truncated=truncated, **{n: self.totals[n] for n in _SUMS})
+        """All sums so far; what is undecided is no support, neither of the rule nor of its base."""
+        totals = {field.name: self.totals[field.name] for field in fields(Counts)}
+        totals["support"] = totals["support"] - totals["undecided"]
+        totals["base_cells"] = totals["base_cells"] - self.totals["base_undecided"]
+        return Counts(**totals)
 
 
-_SUMS = tuple(field.name for field in fields(Counts) if field.name != "truncated")
+def _named(name: str, formula: c.Formula | None) -> dict[str, c.Formula]:
+    return {} if formula is None else {name: formula}
 
 
 def _by_rows(

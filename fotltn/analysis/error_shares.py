@@ -121,7 +121,8 @@ def erring(
 ) -> Iterator[CellBlock]:
     """The body at all cells, some at a time: its `degree`, `error` and `truth`, laid out in full.
 
-    Errors are weighed; of a cell that is not in the mean they are 0. The truth is two-valued.
+    Errors are weighed; of a cell that is not in the mean they are 0. The truth is two-valued, and
+    `undecided` says where it is false only since the trace ends.
 
     Args:
         cells: the cells.
@@ -130,7 +131,8 @@ def erring(
     """
     count = errors.measure in (ErrorMeasure.LOGARITHM, ErrorMeasure.SUM)
     formulas = {"body": cells.body, **(others or {})}
-    for block in cells.blocks(formulas, truths={"truth": cells.body}, count=count):
+    truths = {"truth": cells.body, "undecided": cells.undecided or c.Truth(False)}
+    for block in cells.blocks(formulas, truths=truths, count=count):
         full = {name: u.expand(block.shape) for name, u in block.values.items()}
         full["degree"] = exact(block.values["body"], cells.tables.dtype).expand(block.shape)
         full["error"] = errors.of(full["degree"], block.weight.expand(block.shape))

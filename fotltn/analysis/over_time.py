@@ -19,6 +19,9 @@ from fotltn.syntax.notebook import strip, table, text
 #: What marks a cell that does not count, in `truth` and in `bytes`.
 NO_TRUTH, NO_BYTE = 2, 255
 
+#: What marks a cell in `truth` that is false only since its trace ends.
+UNDECIDED = 3
+
 #: How many rows a notebook shows.
 _SHOWN = 20
 
@@ -61,8 +64,8 @@ class TruthOverTime:
         cells: of the rule.
         values: degrees with axes (row, time); NaN where a cell does not count, since a guard is
             false there, or the trace has ended.
-        truth: 1 where the body is true in two-valued logic, 0 where it is false, and 2 where a
-            cell does not count, with the same axes.
+        truth: 1 where the body is true in two-valued logic, 0 where it is false, 2 where a cell
+            does not count, and 3 where it is undecided, with the same axes.
         errors: the share of each row in the errors of all cells that count.
         order: the rows that have a cell that counts: those with violations first, and of each kind
             those with the largest errors.
@@ -94,6 +97,11 @@ class TruthOverTime:
     def violated(self) -> int:
         """How many of them are false in two-valued logic."""
         return int((self.truth == 0).sum())
+
+    @property
+    def undecided(self) -> int:
+        """How many of them are false only since their trace ends."""
+        return int((self.truth == UNDECIDED).sum())
 
     def row(self, row: int) -> BindingRow:
         """What there is to say of a row.
@@ -134,7 +142,10 @@ class TruthOverTime:
         return shades(degrees).contiguous().numpy().tobytes()
 
     def as_dict(self, top: int = 50) -> dict[str, object]:
-        """The worst rows for machines; their values are None where a cell does not count."""
+        """The worst rows for machines; their values are None where a cell does not count.
+
+        Their truth is None there, and where it is undecided.
+        """
         worst = []
         for row in self.order[:top].tolist():
             degrees, truths = self.values[row].tolist(), self.truth[row].tolist()
@@ -142,7 +153,7 @@ class TruthOverTime:
                 {
                     **self.row(row).as_dict(),
                     "values": [None if math.isnan(u) else u for u in degrees],
-                    "truth": [None if t == NO_TRUTH else bool(t) for t in truths],
+                    "truth": [{0: False, 1: True}.get(t) for t in truths],
                 }
             )
         return {
@@ -153,6 +164,7 @@ class TruthOverTime:
             "rows": len(self),
             "count": self.count,
             "violated": self.violated,
+            "undecided": self.undecided,
             "worst": worst,
         }
 
@@ -168,7 +180,8 @@ class TruthOverTime:
         words = ["trace", *self.cells.variables, "over time"]
         caption = f"{self.cells.name}: {self.cells.source._repr_latex_()}"
         rest = f"{len(self) - _SHOWN:,} more rows. " if len(self) > _SHOWN else ""
-        rest += f"{self.violated:,} of {self.count:,} cells are false in two-valued logic."
+        rest += f"{self.violated:,} of {self.count:,} cells are false in two-valued logic"
+        rest += f", {self.undecided:,} undecided." if self.undecided else "."
         return table([*heads, "over time"], rows, left=words, caption=caption) + text(rest)
 
 
@@ -201,13 +214,15 @@ def truth_over_time(cells: Cells) -> TruthOverTime:
     _, errors = shared_cells(cells)
     for block in erring(cells, errors):
         here = (slice(None), slice(block.start, block.stop)) if cells.axes else (slice(None),)
-        counts, body, true, error = (
+        names = ("degree", "truth", "undecided", "error")
+        counts, body, true, cut, error = (
             u.expand(block.shape)[..., : cells.columns]
-            for u in (block.counts, *(block.values[n] for n in ("degree", "truth", "error")))
+            for u in (block.counts, *(block.values[n] for n in names))
         )
+        mark = torch.where(cut, UNDECIDED, true.to(torch.uint8))
         error = torch.where(counts, error, 0.0)
         values[here] = torch.where(counts, body, math.nan).float().cpu()
-        truth[here] = torch.where(counts, true.to(torch.uint8), NO_TRUTH).to(torch.uint8).cpu()
+        truth[here] = torch.where(counts, mark, NO_TRUTH).to(torch.uint8).cpu()
         row = error.amax(-1) if errors.measure is ErrorMeasure.WORST else error.sum(-1)
         sums[here] = row.cpu()
     truth = truth.reshape(-1, cells.columns)

@@ -17,6 +17,7 @@ import numpy as np
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import ByTrace, Counts, count, measures
 from fotltn.analysis.record import Record
+from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, LimitError, renamed
 from fotltn.logic.check import CheckedAxiom
 from fotltn.plan.build import BUDGET
@@ -67,11 +68,12 @@ class Rule(Record):
         name: of the axiom, or its text.
         text: the rule as it is written.
         implication: whether there is an antecedent under ∀ and G.
-        overall: on all cells, with the ends of traces read as the language reads them: `WX a` is
-            true at the last point, `F a` is false if `a` has not come by then.
+        overall: on all cells but the undecided ones. If the ends of traces are final, `F a` is
+            false if `a` has not come by then; `WX a` is true at the last point in any case.
         uncut: on the cells from which the consequent looks at points of the trace alone; None if
             it looks as far as the end, wherever that is.
         absent: cells that do not count, since an entity is not present when it is used.
+        undecided: cells that fail only since their trace ends; they are no support.
     """
 
     name: str
@@ -80,11 +82,12 @@ class Rule(Record):
     overall: Strength
     uncut: Strength | None
     absent: int = 0
+    undecided: int = 0
 
     KEYS = (
         "rule=name", "text", "implication", "support=overall.support", "traces=overall.traces",
         "confidence=overall.confidence", "base_rate=overall.base_rate", "lift=overall.lift", "cut",
-        "uncut", "absent",
+        "uncut", "absent", "undecided",
     )  # fmt: skip
 
     @property
@@ -107,6 +110,7 @@ def rules(
     resamples: int = 2000,
     seed: int = 0,
     budget: int = BUDGET,
+    end: End = "undecided",
 ) -> tuple[Rule, ...]:
     """Say of each rule how well its antecedent predicts its consequent.
 
@@ -124,6 +128,8 @@ def rules(
         resamples: how often traces are drawn anew, for the intervals; 0 for none.
         seed: of these draws.
         budget: bytes that intermediate results may take.
+        end: whether cells that fail only since their trace ends are undecided, or false. Sums of
+            degrees have no such cells: there, all ends are final.
 
     Raises:
         LimitError: with the rule that does not fit the budget.
@@ -135,7 +141,7 @@ def rules(
     draws = Draws(len(chosen), resamples, seed)
     strengths = []
     for axiom in axioms:
-        cells = cells_of(axiom, tables, semantics, threshold, budget)
+        cells = cells_of(axiom, tables, semantics, threshold, budget, end=end)
         try:
             every, uncut = count(cells, crisp=semantics.boolean)
         except LimitError as error:
@@ -145,7 +151,7 @@ def rules(
             Rule(
                 axiom.name, str(axiom.source), implies, _strength(every, chosen, draws, implies),
                 None if uncut is None else _strength(uncut, chosen, draws, implies),
-                int(every.absent[chosen].sum()),
+                int(every.absent[chosen].sum()), int(every.undecided[chosen].sum()),
             )
         )  # fmt: skip
     return tuple(strengths)

@@ -3,15 +3,21 @@
 A trace that ends is read as if nothing came after it: `F a` is false if `a` has not come by then.
 If more points followed, it might be true. Each formula has two bounds over all ways to go on, `low`
 and `high`, and they are formulas again.
+
+A cell that fails only since its trace ends is undecided, unless the end is chosen to be final.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never, get_args
 
+from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.tree import children, postorder
+
+#: What the end of a trace makes of a formula that fails only since nothing follows.
+End = Literal["undecided", "final"]
 
 _FALSE = c.Truth(False)
 _TRUE = c.Truth(True)
@@ -22,6 +28,34 @@ class FutureBounds(NamedTuple):
 
     low: c.Formula
     high: c.Formula
+
+
+def end_of(name: str) -> End:
+    """The choice of that name.
+
+    Raises:
+        DataError: there is none.
+    """
+    for end in get_args(End):
+        if name == end:
+            return end  # type: ignore[no-any-return]
+    hint = did_you_mean(name, get_args(End)) or f"it is {listing(get_args(End))}"
+    raise DataError(f"the end of a trace is not '{name}'; {hint}")
+
+
+def undecided(formula: c.Formula, end: End) -> c.Formula | None:
+    """A formula that is true where `formula` is false only since its trace ends.
+
+    None if there is no such place, as where the end is final.
+    """
+    later = if_longer(formula)
+    if end == "final" or later == formula:
+        return None
+    if not isinstance(formula, c.Implies):
+        return c.And(c.Not(formula), later)
+    fails = c.And(formula.left, c.Not(formula.right))  # the antecedent is what facts make rare
+    assert isinstance(later, c.Implies)
+    return c.And(fails, later.right if later.left == formula.left else later)
 
 
 def if_longer(formula: c.Formula) -> c.Formula:

@@ -53,6 +53,7 @@ class Violation(Record):
         antecedent: the degree of the antecedent, if the body is an implication.
         consequent: the degree of the consequent, likewise.
         atoms: the degrees of the atoms there.
+        undecided: whether it is false only since the trace ends; then it is not violated.
     """
 
     binding: dict[str, str]
@@ -64,6 +65,12 @@ class Violation(Record):
     antecedent: float | None
     consequent: float | None
     atoms: tuple[AtomValue, ...]
+    undecided: bool = False
+
+    @property
+    def standing(self) -> str:
+        """Whether it is violated, in a word."""
+        return "undecided" if self.undecided else "yes" if self.violated else "no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,7 @@ class Violations(Record):
         weak: how many of them are not fully true.
         absent: cells that do not count, since an entity is not present when it is used.
         worst: violations with the largest errors first, then other weak cells likewise.
+        undecided: how many cells are false only since their trace ends.
     """
 
     axiom: str
@@ -89,9 +97,11 @@ class Violations(Record):
     weak: int
     absent: int
     worst: tuple[Violation, ...]
+    undecided: int = 0
 
     KEYS = (
-        "axiom", "value", "cells", "count", "violated", "weak", "absent", "violations=worst",
+        "axiom", "value", "cells", "count", "violated", "undecided", "weak", "absent",
+        "violations=worst",
     )  # fmt: skip
 
     def __iter__(self) -> Iterator[Violation]:
@@ -107,6 +117,7 @@ class Violations(Record):
     def summary(self) -> str:
         """How many cells are violated, how many weak, and how many do not count, in words."""
         words = f"{count(self.violated)} of {count(self.count)} are violated"
+        words += f", {count(self.undecided)} undecided" if self.undecided else ""
         words += f", {count(self.weak)} not fully true"
         if self.absent:
             verb = "does" if self.absent == 1 else "do"
@@ -117,7 +128,7 @@ class Violations(Record):
         heads = ["violated", "share", "value", "if", "then", "time", "binding", "atoms"]
         rows = [
             (
-                "yes" if v.violated else "no",
+                v.standing,
                 share(v.share),
                 bar(v.value),
                 degree(v.antecedent),
@@ -167,12 +178,13 @@ def violations(cells: Cells, top: int = 10) -> Violations:
             one.values.get("antecedent"),
             one.values.get("consequent"),
             atoms_at(cells, one.cell, crisp=crisp),
+            bool(one.values["undecided"]),
         )
         for one in best.worst
     )
     words = errors.words(cells.prefix, cells.tables.batch, prefix(cells.body).layers != ())
     numbers = (best.count, best.violated, best.weak, best.absent)
-    return Violations(cells.name, value, words, *numbers, worst)
+    return Violations(cells.name, value, words, *numbers, worst, best.undecided)
 
 
 def counterexample(cells: Cells) -> Counterexample | None:
@@ -242,15 +254,16 @@ class _Best:
         self.top = top
         self.worst: list[_Listed] = []
         self.total = self.largest = 0.0
-        self.ties = self.count = self.violated = self.weak = self.absent = 0
+        self.ties = self.count = self.violated = self.undecided = self.weak = self.absent = 0
 
     def add(self, block: CellBlock) -> None:
         """Take in some cells."""
         degree, error, truth = (block.values[n] for n in ("degree", "error", "truth"))
-        counts = block.counts.expand(block.shape)
-        wrong, weak = counts & ~truth, counts & (degree < 1)
+        counts, cut = block.counts.expand(block.shape), block.values["undecided"]
+        wrong, weak = counts & ~truth & ~cut, counts & ((degree < 1) | cut)
         self.count += int(counts.sum())
         self.violated += int(wrong.sum())
+        self.undecided += int((counts & cut).sum())
         self.weak += int((weak | wrong).sum())
         self.absent += int(block.absent.expand(block.shape).sum())
         self.total += float(error.sum())
@@ -259,7 +272,7 @@ class _Best:
             self.largest, self.ties = largest, 0
         if largest == self.largest:
             self.ties += int((error == largest).sum())
-        for violated, chosen in ((True, wrong), (False, weak & truth)):
+        for violated, chosen in ((True, wrong), (False, weak & (truth | cut))):
             for place in _largest(error, chosen, self.top):
                 trace, *numbers, time = place
                 if numbers:

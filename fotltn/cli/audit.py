@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, NewTables, Threshold
+from fotltn.cli.options import Json, NewTables, Threshold, TraceEnd
 from fotltn.cli.output import asked_model, emit_json, one_folder
 from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
@@ -34,6 +34,7 @@ def audit(
     ],
     data: NewTables = None,
     threshold: Threshold = 0.5,
+    end: TraceEnd = None,
     as_json: Json = False,
 ) -> None:
     """Audit the axioms: what their values rest on, and are worth.
@@ -47,12 +48,12 @@ def audit(
 
     before = is_project(path)
     if before:
-        audited = audit_labels(path, data=one_folder(data), threshold=threshold)
+        audited = audit_labels(path, data=one_folder(data), threshold=threshold, end=end)
     else:
         model = asked_model(path, data)
         if not model.theory.axioms:
             raise DataError(f"the theory of '{path}' has no axioms to audit")
-        audited = model.audit(threshold=threshold)
+        audited = model.audit(threshold=threshold, end=end)
     if as_json:
         emit_json({"ok": True, "trained": not before, "threshold": threshold, **audited.as_dict()})
         return

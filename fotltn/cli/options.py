@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fotltn.analysis.truncation import End
 from fotltn.semantics.config import SEMANTICS
 
 _ONE_OF = f"ne of {', '.join(SEMANTICS)}."
@@ -42,6 +43,13 @@ Threshold = Annotated[
 CrispThreshold = Annotated[
     float | None,
     typer.Option("--threshold", help="With the crisp semantics: degrees at or above it are true."),
+]
+TraceEnd = Annotated[
+    End | None,
+    typer.Option(
+        "--end",
+        help="What fails only since its trace ends: undecided, or, if that is final, a violation.",
+    ),
 ]
 At = Annotated[str, typer.Option("--at", help="A time point, or 'all'.")]
 Budget = Annotated[str, typer.Option("--budget", help="Memory for intermediate results: 4G, 500M.")]

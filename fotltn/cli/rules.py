@@ -16,6 +16,7 @@ from fotltn.cli.options import (
     Step,
     Threshold,
     Timezone,
+    TraceEnd,
 )
 from fotltn.cli.output import as_bytes, asked_model, emit_json, one_folder, warn
 from fotltn.cli.tables import add, grid, say, show
@@ -36,6 +37,7 @@ _LEGEND = (
     "95 % intervals, over traces drawn anew. Cut: support from where the consequent looks beyond "
     "the end of its trace; uncut: the same without that."
 )
+_UNDECIDED = "Undecided: what fails only since its trace ends, and counts nowhere else."
 _WHOLE = "A rule without an antecedent has the share of all its bindings and times as confidence."
 
 
@@ -92,6 +94,7 @@ def rules(
         ),
     ] = "crisp",
     threshold: Threshold = 0.5,
+    end: TraceEnd = None,
     resamples: Annotated[
         int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
     ] = 2000,
@@ -115,13 +118,14 @@ def rules(
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
     counted = evidence.rules(
         formula or (), part=part, semantics=meaning, threshold=threshold, resamples=resamples,
-        seed=seed, budget=as_bytes(budget),
+        seed=seed, budget=as_bytes(budget), end=end,
     )  # fmt: skip
     lines = list(_watched(counted, len(formula or evidence.theory.axioms)))
     if as_json:
         emit_json({
             "ok": True, "part": part, "semantics": meaning.name, "threshold": threshold,
-            "resamples": resamples, "seed": seed, "traces": evidence.tables.batch,
+            "end": end or evidence.end, "resamples": resamples, "seed": seed,
+            "traces": evidence.tables.batch,
             "rules": [line.as_dict() for line in lines],
             "warnings": [
                 w.as_dict() for w in (*evidence.theory_warnings, *evidence.fact_warnings)
@@ -189,19 +193,26 @@ def _watched(counted: Iterator[Rule], total: int) -> Iterator[Rule]:
 
 
 def _print(lines: list[Rule]) -> None:
-    heads = ["rule", "traces", "support", "confidence", "base", "lift", "cut", "uncut", "its lift"]
+    heads = ["rule", "traces", "support", "confidence", "base", "lift"]
+    loose = any(line.undecided for line in lines)
+    heads += [*(["undecided"] if loose else []), "cut", "uncut", "its lift"]
     table = grid(*heads, left=["rule"], fold=["rule"])
     for line in lines:
         every, uncut = line.overall, line.uncut
         add(
             table, line.name, count(every.traces), amount(every.support),
             _interval(every.confidence), number(every.base_rate.value), _interval(every.lift, 2),
-            amount(line.cut), number(None if uncut is None else uncut.confidence.value),
+            *([count(line.undecided)] if loose else []), amount(line.cut),
+            number(None if uncut is None else uncut.confidence.value),
             number(None if uncut is None else uncut.lift.value, 2),
         )  # fmt: skip
     show(table)
     print()
-    say(_LEGEND, *([] if all(line.implication for line in lines) else [_WHOLE]))
+    say(
+        _LEGEND,
+        *([_UNDECIDED] if loose else []),
+        *([] if all(line.implication for line in lines) else [_WHOLE]),
+    )
 
 
 def _interval(estimate: Estimate, digits: int = 3) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold
+from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold, TraceEnd
 from fotltn.cli.output import asked_model, emit_json
 from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.format import NONE, degree, share, signed
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.explain.tree import ValueNode
+    from fotltn.analysis.truncation import End
     from fotltn.analysis.violations import AtomValue, Violation
     from fotltn.project.model import Model
 
@@ -46,6 +47,7 @@ def violations(
         typer.Option("--crisp", help="In two-valued logic: a counterexample, if there is one."),
     ] = False,
     threshold: Threshold = 0.5,
+    end: TraceEnd = None,
     explained: Annotated[
         int, typer.Option("--why", min=0, help="How many of those shown to explain.")
     ] = 0,
@@ -60,7 +62,8 @@ def violations(
 ) -> None:
     """Show where a model violates its axioms, and where they are weak.
 
-    Bindings and times that are false in two-valued logic come first, then those with a low degree.
+    Bindings and times that are false in two-valued logic come first, then those with a low degree
+    and those that are undecided.
     Each has its exact share of the axiom's error. Without an axiom, the worst of all axioms are
     shown, by their share of the error of all axioms together. With --why N, the worst N are
     explained: the value of every part of the formula, the facts that the value depends on most, and
@@ -72,17 +75,17 @@ def violations(
         raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
     asked = asked_model(model, data)
     if crisp:
-        _crisp(asked, axiom, threshold, as_json)
+        _crisp(asked, axiom, threshold, end, as_json)
         return
     rows: list[tuple[str, float | None, Violation]]
     if axiom is None:
-        ranked = asked.worst(top, threshold=threshold)
+        ranked = asked.worst(top, threshold=threshold, end=end)
         rows = [(r.axiom, r.share, r.violation) for r in ranked]
         dicts = [r.as_dict() for r in ranked]
         content: dict[str, object] = {"ranking": RANKING}
         sentences = [RANKING if ranked else "All axioms are fully true."]
     else:
-        worst = asked.violations(axiom, top=top, threshold=threshold)
+        worst = asked.violations(axiom, top=top, threshold=threshold, end=end)
         rows = [(axiom, None, v) for v in worst]
         dicts = [v.as_dict() for v in worst]
         content = worst.as_dict()
@@ -106,10 +109,12 @@ def violations(
         _show_explanations(reasons, several=len(asked.facts.traces) > 1)
 
 
-def _crisp(model: Model, axiom: str | None, threshold: float, as_json: bool) -> None:
+def _crisp(
+    model: Model, axiom: str | None, threshold: float, end: End | None, as_json: bool
+) -> None:
     """Where axioms are false in two-valued logic: one of them, or each."""
     names = [a.name for a in model.theory.axioms] if axiom is None else [axiom]
-    examples = {name: model.counterexample(name, threshold=threshold) for name in names}
+    examples = {name: model.counterexample(name, threshold=threshold, end=end) for name in names}
     if as_json:
         shown = {
             name: None if example is None else _with_trace(model, example.as_dict())
@@ -119,7 +124,9 @@ def _crisp(model: Model, axiom: str | None, threshold: float, as_json: bool) -> 
         return
     for name, example in examples.items():
         if example is None:
-            say(f"{name}: true, with degrees from {threshold:g} on as true.")
+            cut = model.cells(name, end=end).undecided is not None
+            rest = "; what the ends of traces cut off is undecided" if cut else ""
+            say(f"{name}: true, with degrees from {threshold:g} on as true{rest}.")
             continue
         where = list(binding_text(example.binding))
         where += [] if example.time is None else [f"time {example.time}"]
@@ -148,7 +155,7 @@ def _print(model: Model, rows: list[tuple[str, float | None, Violation]]) -> Non
     for axiom, of_all, v in rows:
         bound = ", ".join(binding_text(v.binding)).replace(" = ", "=")
         add(
-            table, *([axiom, share(of_all)] if ranked else []), "yes" if v.violated else "no",
+            table, *([axiom, share(of_all)] if ranked else []), v.standing,
             share(v.share), degree(v.value), degree(v.antecedent), degree(v.consequent),
             NONE if v.time is None else v.time,
             *([model.facts.traces[v.trace]] if several else []), bound,

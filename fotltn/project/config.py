@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing
 from fotltn.files import ROOT, inside
 from fotltn.learn.identity import leaves
@@ -32,7 +33,7 @@ PRESETS = {"paper": PAPER, "recipe": RECIPE, "facts-only": FACTS_ONLY}
 #: The settings that change no weight; all others must stay for an interrupted training to go on.
 #: They name places, where what lies there is compared itself, or one of several alike devices.
 WITHOUT_EFFECT = frozenset({
-    "theory", "model", "device", "roots",
+    "theory", "end", "model", "device", "roots",
     "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 
@@ -145,6 +146,7 @@ class Config:
     device: str = "cpu"
     dtype: str = "float32"
     model: str = "model"
+    end: End = "undecided"
     functions: Mapping[str, PredicateConfig] = field(default_factory=dict)
     source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
@@ -256,6 +258,7 @@ def config_of(root: Settings, folder: Path) -> Config:
         theory=theory.value("file", str),
         semantics=theory.value("semantics", str, "stable-product", SEMANTICS),
         p=theory.value("p", float | None, None, Range(1, infinite=True)),
+        end=theory.value("end", End, "undecided"),
         data=read_data(root.table("data")),
         inputs=root.by_name("inputs", _input),
         predicates=root.by_name("predicates", _predicate),

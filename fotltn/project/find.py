@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import Audit
+from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, Diagnostic
 from fotltn.learn.store import MANIFEST, MissingFolderError
 from fotltn.project.build import build
@@ -63,7 +64,9 @@ def find_model(path: Path, data: Sequence[Path] | None = None, horizon: int | No
         ) from None
 
 
-def audit_labels(project: Path, *, data: Path | None = None, threshold: float = 0.5) -> Audit:
+def audit_labels(
+    project: Path, *, data: Path | None = None, threshold: float = 0.5, end: End | None = None
+) -> Audit:
     """The audit of a project before training: its axioms on the facts themselves.
 
     What no fact states is false. Values on the model are those on the labels.
@@ -72,6 +75,7 @@ def audit_labels(project: Path, *, data: Path | None = None, threshold: float = 
         project: its folder, or its file.
         data: a folder with its tables, in place of its own.
         threshold: the degree from which on a fact is true in two-valued logic.
+        end: what the ends of traces leave; without, as the project says.
 
     Raises:
         FotError: something of the project is wrong.
@@ -81,5 +85,5 @@ def audit_labels(project: Path, *, data: Path | None = None, threshold: float = 
     unknown = [n for n in model.grounding.learned if n not in model.world.stated.index]
     return audit(
         model.theory, truth, model.semantics, learned=model.grounding.open, labels=truth,
-        unknown=unknown, threshold=threshold,
+        unknown=unknown, threshold=threshold, end=end or model.config.end,
     )  # fmt: skip

@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs n
     from fotltn.analysis.metrics import Report, Scores
     from fotltn.analysis.over_time import TruthOverTime
     from fotltn.analysis.satisfaction import Satisfaction
+    from fotltn.analysis.truncation import End
     from fotltn.analysis.violations import Counterexample, Violation, Violations
     from fotltn.project.apply import NewData
 
@@ -139,11 +140,12 @@ class Model:
                 self._tables = self.grounding()
         return self._tables
 
-    def cells(self, axiom: str, *, threshold: float = 0.5) -> Cells:
-        """An axiom at every binding and time."""
+    def cells(self, axiom: str, *, threshold: float = 0.5, end: End | None = None) -> Cells:
+        """An axiom at every binding and time; without an end, ends are as the project says."""
         from fotltn.analysis.cells import cells_of
 
-        return cells_of(self.theory.axiom(axiom), self.tables, self.semantics, threshold)
+        known, end = self.theory.axiom(axiom), end or self.config.end
+        return cells_of(known, self.tables, self.semantics, threshold, end=end)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -237,11 +239,15 @@ class Model:
         words = f"Model of {learned}: {count:,} parameters, {epochs}."
         return f"<p>{html.escape(words)}</p>{self.satisfaction()._repr_html_()}"
 
-    def violations(self, axiom: str, *, top: int = 10, threshold: float = 0.5) -> Violations:
+    def violations(
+        self, axiom: str, *, top: int = 10, threshold: float = 0.5, end: End | None = None
+    ) -> Violations:
         """The violations of an axiom, then where it is weak, with their share of its error."""
-        return self.cells(axiom, threshold=threshold).worst(top)
+        return self.cells(axiom, threshold=threshold, end=end).worst(top)
 
-    def worst(self, top: int = 10, *, threshold: float = 0.5) -> tuple[Ranked, ...]:
+    def worst(
+        self, top: int = 10, *, threshold: float = 0.5, end: End | None = None
+    ) -> tuple[Ranked, ...]:
         """The violations of all axioms, then what is weak, by their share of the error of all.
 
         The error of all axioms is the weighted mean of `(1 - value)^p`, with the p of ∀ (1 where
@@ -255,7 +261,7 @@ class Model:
             weight = axiom.weight
             if axiom.name in weights:
                 weight = weights[axiom.name].at(len(self.history))
-            by_axiom.append(self.violations(axiom.name, top=top, threshold=threshold))
+            by_axiom.append(self.violations(axiom.name, top=top, threshold=threshold, end=end))
             errors[axiom.name] = (weight, max(0.0, 1 - by_axiom[-1].value))
         largest = max((error for weight, error in errors.values() if weight), default=0.0)
         parts = {
@@ -266,13 +272,15 @@ class Model:
         every = [Ranked(f.axiom, parts[f.axiom] / total * v.share, v) for f in by_axiom for v in f]
         return tuple(sorted(every, key=lambda one: (not one.violation.violated, -one.share))[:top])
 
-    def counterexample(self, axiom: str, *, threshold: float = 0.5) -> Counterexample | None:
+    def counterexample(
+        self, axiom: str, *, threshold: float = 0.5, end: End | None = None
+    ) -> Counterexample | None:
         """Where an axiom is false, degrees from the threshold on being true."""
         from fotltn.analysis.violations import counterexample
 
-        return counterexample(self.cells(axiom, threshold=threshold))
+        return counterexample(self.cells(axiom, threshold=threshold, end=end))
 
-    def audit(self, *, threshold: float = 0.5) -> Audit:
+    def audit(self, *, threshold: float = 0.5, end: End | None = None) -> Audit:
         """What the values of the axioms are worth."""
         from fotltn.analysis.audit import audit
 
@@ -281,6 +289,7 @@ class Model:
         return audit(
             self.theory, self.tables, self.semantics, learned=self.grounding.open,
             labels=self.truth if stated.total else None, unknown=unknown, threshold=threshold,
+            end=end or self.config.end,
         )  # fmt: skip
 
     def metrics(

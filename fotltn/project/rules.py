@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fotltn.analysis.rules import Rule, rules
+from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
@@ -34,6 +35,7 @@ class Evidence:
         parts: the traces for "train", "validation" and "test", if the project says which.
         theory_warnings: what is odd in the theory.
         fact_warnings: what is odd in the facts.
+        end: whether cells that fail only since their trace ends are undecided, or false.
     """
 
     theory: CheckedTheory
@@ -41,6 +43,7 @@ class Evidence:
     parts: Mapping[str, tuple[int, ...]]
     theory_warnings: tuple[Diagnostic, ...]
     fact_warnings: tuple[Diagnostic, ...]
+    end: End = "undecided"
 
     def rules(
         self,
@@ -52,6 +55,7 @@ class Evidence:
         resamples: int = 2000,
         seed: int = 0,
         budget: int = BUDGET,
+        end: End | None = None,
     ) -> Iterator[Rule]:
         """Count the axioms, or formulas in their place, one after the other.
 
@@ -63,6 +67,7 @@ class Evidence:
             resamples: how often traces are drawn anew, for the intervals.
             seed: of these draws.
             budget: bytes that intermediate results may take.
+            end: of traces, other than the project's.
 
         Raises:
             FotError: a formula is wrong, or there is no such part.
@@ -73,7 +78,7 @@ class Evidence:
         return (
             rules(
                 [axiom], self.tables, traces=traces, semantics=semantics, threshold=threshold,
-                resamples=resamples, seed=seed, budget=budget,
+                resamples=resamples, seed=seed, budget=budget, end=end or self.end,
             )[0]
             for axiom in axioms
         )  # fmt: skip
@@ -120,13 +125,13 @@ def load_project(
     built = build(config)
     world = built.world
     warnings = (world.theory.warnings, world.facts.warnings)
-    return Evidence(world.theory, model_of(built).truth, world.parts, *warnings)
+    return Evidence(world.theory, model_of(built).truth, world.parts, *warnings, config.end)
 
 
 def of_model(model: Model, *, threshold: float = 0.5) -> Evidence:
     """The rules of a model on its predictions, from a threshold on taken for facts."""
     tables = model.decided(threshold=threshold)
-    return Evidence(model.theory, tables, {}, model.theory.warnings, ())
+    return Evidence(model.theory, tables, {}, model.theory.warnings, (), model.config.end)
 
 
 def of_facts(

@@ -21,7 +21,12 @@ def settings(config: Config) -> dict[str, Any]:
     objective = config.objective
     training = asdict(config.training)
     return {
-        "theory": {"file": config.theory, "semantics": config.semantics, "p": config.p},
+        "theory": {
+            "file": config.theory,
+            "semantics": config.semantics,
+            "p": config.p,
+            "end": config.end,
+        },
         "data": {k: v for k, v in asdict(config.data).items() if v != ()},
         "inputs": {sort: asdict(seen) for sort, seen in config.inputs.items()},
         "predicates": _computed(config.predicates),

@@ -56,7 +56,8 @@ class Inspected:
 
     def cells(self, formula: CheckedAxiom | CheckedFormula) -> Cells:
         """The cells of an axiom or a formula."""
-        return cells_of(formula, self.tables, self.semantics, self.threshold)
+        end = "undecided" if self.model is None else self.model.config.end
+        return cells_of(formula, self.tables, self.semantics, self.threshold, end=end)
 
     def same_world(self, other: Inspected) -> bool:
         """Whether both are about the same traces, entities and times, in the same order."""

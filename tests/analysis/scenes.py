@@ -11,6 +11,7 @@ import torch
 
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.prefix import Layer
+from fotltn.analysis.truncation import End
 from fotltn.analysis.violations import Counterexample, Violations
 from fotltn.analysis.violations import counterexample as counterexample_of
 from fotltn.logic import core as c
@@ -37,14 +38,19 @@ def violations(
     *,
     top: int = 10,
     threshold: float = 0.5,
+    end: End = "undecided",
 ) -> Violations:
-    return cells_of(axiom, tables, semantics, threshold).worst(top)
+    return cells_of(axiom, tables, semantics, threshold, end=end).worst(top)
 
 
 def counterexample(
-    axiom: CheckedAxiom | CheckedFormula, tables: Tables, *, threshold: float = 0.5
+    axiom: CheckedAxiom | CheckedFormula,
+    tables: Tables,
+    *,
+    threshold: float = 0.5,
+    end: End = "undecided",
 ) -> Counterexample | None:
-    return counterexample_of(cells_of(axiom, tables, STABLE_PRODUCT, threshold))
+    return counterexample_of(cells_of(axiom, tables, STABLE_PRODUCT, threshold, end=end))
 
 
 def carped(cars: int = 50, horizon: int = 100, seed: int = 0) -> Tables:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -19,16 +18,14 @@ from fotltn.analysis.prefix import Prefix, prefix
 from fotltn.analysis.rules import rules
 from fotltn.analysis.truncation import if_longer
 from fotltn.errors import DataError
-from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
+from fotltn.logic.check import CheckedAxiom, CheckedTheory, check
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, LTN, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.tables import Tables
-from fotltn.syntax import formula as f
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.parse import parse_formula
 from tests.analysis.scenes import LEARNED, about, carped, carped_theory, cell_weights
 from tests.analysis.test_violations import case, crisp_values
-from tests.helpers import random_formula
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +114,11 @@ def test_the_warnings_of_the_scene(of_truth):
     assert "100^(-1/4) = 0.316" in message
     late = of_truth.axiom("A13").on_labels
     assert late is not None
-    assert late.violations == late.truncated > 0
-    assert f"{late.truncated} of {late.violations} violations" in said(
-        of_truth, "A13", FindingKind.TRUNCATED
-    )
-    assert f"{late.violations} violations" in said(of_truth, "A13", FindingKind.CONTRADICTED)
+    assert (late.violations, late.holds) == (0, True)
+    assert late.undecided > 0
+    words = f"A13: {late.undecided} of 10,000 bindings and times on the labels are undecided, since"
+    assert said(of_truth, "A13", FindingKind.UNDECIDED).startswith(words)
+    assert FindingKind.CONTRADICTED not in kinds(of_truth, "A13")
 
 
 def test_support_of_the_scene_is_counted_by_hand(truth, of_truth):
@@ -143,8 +140,9 @@ def test_support_of_the_scene_is_counted_by_hand(truth, of_truth):
 # --- counts against brute force --------------------------------------------------------------
 
 
+@pytest.mark.parametrize("end", ["final", "undecided"])
 @pytest.mark.parametrize("seed", range(100))
-def test_counts_are_those_of_brute_force(seed, monkeypatch):
+def test_counts_are_those_of_brute_force(seed, end, monkeypatch):
     text, checked, model = case(seed)
     boolean = two_valued(model, 0.4)
     part = prefix(checked.formula)
@@ -152,74 +150,37 @@ def test_counts_are_those_of_brute_force(seed, monkeypatch):
         monkeypatch.setattr(sweeping, "MAX_CELLS", 7)
     axiom = CheckedAxiom("N", checked.formula, 1.0, parse_formula(text))
     theory = CheckedTheory(model.signature, (axiom,), ())
-    found = audit(theory, model, STABLE_PRODUCT, learned=["B"], threshold=0.4).axiom("N").on_model
+    options: dict[str, Any] = {"learned": ["B"], "threshold": 0.4, "end": end}
+    found = audit(theory, model, STABLE_PRODUCT, **options).axiom("N").on_model
     cells = list(cell_weights(part.layers, boolean))
     true = crisp_values(part, boolean)
-    wrong = [cell for cell in cells if not true(cell)]
+
+    def loose(part, cell):
+        """Whether only the end of the trace makes a body false there."""
+        body = Prefix(part.layers, if_longer(part.body))
+        cut = crisp_values(body, boolean)(cell) and not crisp_values(part, boolean)(cell)
+        return end == "undecided" and cut
+
+    undecided = [cell for cell in cells if loose(part, cell)]
+    wrong = [cell for cell in cells if not true(cell) and cell not in undecided]
     assert (found.cells, found.violations, found.absent) == (len(cells), len(wrong), 0)
-    assert found.holds == bool(crisp.evaluate(checked.formula, boolean).tensor[:, 0].all())
+    assert found.undecided == len(undecided)
+    if end == "final":
+        assert found.holds == bool(crisp.evaluate(checked.formula, boolean).tensor[:, 0].all())
     if part.rule is None:
         assert (found.support, found.confidence, found.base_rate) == (None, None, None)
         return
     consequent = part.rule[1]
     cause, effect = (crisp_values(Prefix(part.layers, side), boolean) for side in part.rule)
-    active = [cell for cell in cells if cause(cell)]
+    active = [cell for cell in cells if cause(cell) and cell not in undecided]
     assert found.support == len(active)
     if active:
         assert found.confidence == pytest.approx(sum(map(effect, active)) / len(active))
     alone = Prefix(about(part.layers, crisp.evaluate(consequent, boolean).axes), consequent)
     then = crisp_values(alone, boolean)
-    rate = [then(cell) for cell in cell_weights(alone.layers, boolean)]
+    base = [cell for cell in cell_weights(alone.layers, boolean) if not loose(alone, cell)]
+    rate = [then(cell) for cell in base]
     assert found.base_rate == (pytest.approx(sum(rate) / len(rate)) if rate else None)
-
-
-def propositional(text: str):
-    return check_formula(parse_formula(text)).formula
-
-
-def world(*traces: list[list[bool]]) -> Tables:
-    """Traces of p and q."""
-    lengths = [len(rows[0]) for rows in traces]
-    tables = torch.zeros(2, len(traces), max(lengths), dtype=torch.bool)
-    for trace, rows in enumerate(traces):
-        tables[:, trace, : lengths[trace]] = torch.tensor(rows)
-    return Tables({}, torch.tensor(lengths), max(lengths), {"p": tables[0], "q": tables[1]})
-
-
-def could_be(formula, rows, extra):
-    """At which points a formula is true for some way to go on by up to `extra` points."""
-    longer = [
-        [rows[0] + list(tail[:more]), rows[1] + list(tail[more:])]
-        for more in range(extra + 1)
-        for tail in itertools.product([False, True], repeat=2 * more)
-    ]
-    return crisp.evaluate(formula, world(*longer)).tensor[:, : len(rows[0])].any(0)
-
-
-READ_ONCE = (
-    "F p", "F[<=2] p", "F[1,2] p", "X p", "X[2] p", "WX p", "G p", "p U q", "p U[<=2] q",
-    "p U[1,2] q", "!(p R q)", "!(p R[<=1] q)", "!G p", "!G[<=1] p", "O p -> F q", "p S q",
-    "q -> X[2] p", "G F p", "!WX p", "p & F[<=1] q", "Y p | X q",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("text", READ_ONCE)
-def test_what_could_be_true_if_the_trace_went_on(text):
-    formula = propositional(text)
-    for bits in itertools.product([False, True], repeat=6):
-        rows = [list(bits[:3]), list(bits[3:])]
-        found = crisp.evaluate(if_longer(formula), world(rows)).tensor[0]
-        assert found.tolist() == could_be(formula, rows, 3).tolist(), rows
-
-
-def test_the_bound_is_never_too_low():
-    rng = random.Random(5)
-    atoms = [f.Atom("p", ()), f.Atom("q", ())]
-    for _ in range(60):
-        formula = check_formula(random_formula(rng, 4, atoms, edges=False)).formula
-        rows = [[rng.random() < 0.5 for _ in range(3)] for _ in range(2)]
-        found = crisp.evaluate(if_longer(formula), world(rows)).tensor[0]
-        assert bool((found | ~could_be(formula, rows, 2)).all())
 
 
 # --- gradients -------------------------------------------------------------------------------
@@ -353,14 +314,19 @@ def test_means_alone_dilute():
 def test_violations_at_the_end_and_elsewhere_are_told_apart():
     tables = {"P": [[1, 0, 0, 0, 1]], "Q": [[0, 0, 0, 0, 0]]}
     found = rule("forall x. G(P(x) -> X[2] Q(x))", tables, 5).axiom("N").evidence
-    assert (found.violations, found.truncated) == (2, 1)
+    assert (found.violations, found.undecided, found.support, found.cells) == (1, 1, 1, 5)
+    assert (found.violation_rate, found.active_share) == (1 / 4, 1 / 4)
+    shown = found.as_dict()
+    assert shown["undecided"] == shown["truncated"] == 1
+    with pytest.warns(DeprecationWarning, match="truncated is called undecided now"):
+        assert found.truncated == 1
     found = rule("forall x. G(P(x) -> F[<=2] Q(x))", tables, 5)
-    assert said(found, "N", FindingKind.TRUNCATED) == (
-        "N: 1 of 2 violations on the labels is due to the end of the trace: "
+    assert said(found, "N", FindingKind.UNDECIDED) == (
+        "N: 1 of 5 bindings and times on the labels is undecided, since the trace ends: "
         "a later witness could still come"
     )
     assert said(found, "N", FindingKind.CONTRADICTED) == (
-        "N is contradicted by the labels: 2 violations at 2 bindings and times "
+        "N is contradicted by the labels: 1 violation at 1 bindings and times "
         "where its antecedent is true"
     )
 

@@ -5,22 +5,28 @@ from __future__ import annotations
 import pytest
 
 from fotltn.analysis.evaluate_cells import two_valued
-from fotltn.analysis.prefix import prefix
+from fotltn.analysis.prefix import Prefix, prefix
+from fotltn.analysis.truncation import if_longer
 from fotltn.semantics import crisp
 from tests.analysis.scenes import cell_weights, counterexample
 from tests.analysis.test_violations import RULE, case, crisp_values, one
 
 
+@pytest.mark.parametrize("end", ["final", "undecided"])
 @pytest.mark.parametrize("seed", range(80))
-def test_counterexamples_are_the_first_by_brute_force(seed):
+def test_counterexamples_are_the_first_by_brute_force(seed, end):
     text, checked, model = case(seed)
     boolean = two_valued(model, 0.4)
     part = prefix(checked.formula)
     truth = crisp_values(part, boolean)
     wrong = [cell for cell in cell_weights(part.layers, boolean) if not truth(cell)]
-    found = counterexample(checked, model, threshold=0.4)
-    whole = crisp.evaluate(checked.formula, boolean).tensor[:, 0]
-    assert (found is None) == bool(whole.all()) == (not wrong), text
+    found = counterexample(checked, model, threshold=0.4, end=end)
+    every = crisp.evaluate(checked.formula, boolean).tensor[:, 0]
+    assert bool(every.all()) == (not wrong), text
+    if end == "undecided":
+        later = crisp_values(Prefix(part.layers, if_longer(part.body)), boolean)
+        wrong = [cell for cell in wrong if not later(cell)]
+    assert (found is None) == (not wrong), text
     if found is not None:
         trace, time, *place = min(wrong)
         assert found.trace == trace

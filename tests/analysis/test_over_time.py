@@ -15,6 +15,7 @@ from fotltn.analysis import over_time
 from fotltn.analysis.axes import spread
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.over_time import shades, truth_over_time
+from fotltn.analysis.truncation import if_longer
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, check_formula
 from fotltn.semantics import crisp, reference
@@ -65,10 +66,15 @@ def test_values_are_those_of_the_evaluators(seed, small, monkeypatch):
     found = heat.values.reshape(wanted.shape).double()
     torch.testing.assert_close(found.isnan(), ~counted)
     torch.testing.assert_close(found[counted], wanted[counted], rtol=1e-5, atol=1e-6)
-    marks = torch.where(counted, truth.long(), 2)
+    later = crisp.evaluate(if_longer(cells.body), model, threshold=0.5)
+    cut = spread(later, cells.axes).expand(shape)[..., :columns] & ~truth
+    marks = torch.where(counted, torch.where(cut, 3, truth.long()), 2)
     assert torch.equal(heat.truth.reshape(wanted.shape).long(), marks)
     assert heat.count == int(counted.sum())
-    assert heat.violated == int((counted & ~truth).sum())
+    assert heat.violated == int((counted & ~truth & ~cut).sum())
+    assert heat.undecided == int((counted & cut).sum())
+    final = truth_over_time(replace(cells, end="final"))
+    assert (final.violated, final.undecided) == (int((counted & ~truth).sum()), 0)
     shown = {row for row in range(len(heat.errors)) if (heat.truth[row] != 2).any()}
     assert set(heat.order.tolist()) == shown
 

@@ -17,6 +17,7 @@ from fotltn.analysis.counts import count
 from fotltn.analysis.over_time import NO_TRUTH, truth_over_time
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.rules import rules
+from fotltn.analysis.truncation import if_longer
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.semantics import crisp
@@ -337,50 +338,56 @@ def random_axiom(rng: random.Random) -> CheckedAxiom:
     return checked_axiom(rng.choice(PREFIXES).format(f"({sides[0]}) -> ({sides[1]})"))
 
 
+@pytest.mark.parametrize("end", ["final", "undecided"])
 @pytest.mark.parametrize("seed", range(150))
-def test_cells_and_base_rates_against_brute_force(seed, monkeypatch):
+def test_cells_and_base_rates_against_brute_force(seed, end, monkeypatch):
     rng = random.Random(seed)
     tables, axiom = random_world(rng), random_axiom(rng)
     if seed % 3 == 0:
         monkeypatch.setattr(sweeping, "MAX_CELLS", 5)
-    cells = cells_of(axiom, tables, STABLE_PRODUCT)
+    cells = cells_of(axiom, tables, STABLE_PRODUCT, end=end)
     assert cells.prefix.rule is not None
 
     def present(layers, body):
-        """The cells of layers, those of them that count, and whether a formula is true there."""
+        """The cells of layers, those of them that count, and a formula's truth: None if open."""
         axes = tuple(a for n in layers if isinstance(n, c.Quantifier) for a in n.axes)
         asked: Uses = {}
         for variable, span in uses(body, tables):
             asked.setdefault(variable, set()).add(span)
         every = list(cell_weights(layers, cells.boolean))
         counted = [cell for cell in every if counts_at(cell, axes, asked, tables)]
-        value = crisp.evaluate(body, cells.boolean)
+        values = [crisp.evaluate(f, cells.boolean) for f in (body, if_longer(body))]
 
         def true(cell):
             trace, time, *place = cell
             by = dict(zip(axes, place, strict=True))
-            return bool(value.tensor[(trace, *(by[a] for a in value.axes), time)])
+            now, later = (bool(v.tensor[(trace, *(by[a] for a in v.axes), time)]) for v in values)
+            return None if end == "undecided" and later and not now else now
 
         return every, counted, true
 
     layers, consequent = cells.prefix.layers, cells.prefix.rule[1]
     every, counted, true = present(layers, cells.body)
-    wrong = [cell for cell in counted if not true(cell)]
+    wrong = [cell for cell in counted if true(cell) is False]
+    loose = [cell for cell in counted if true(cell) is None]
     found, _ = count(cells)
     for trace in range(tables.batch):
         assert found.cells[trace] == sum(cell[0] == trace for cell in counted), cells.text
         assert found.absent[trace] == sum(cell[0] == trace for cell in every) - found.cells[trace]
         assert found.support[trace] - found.held[trace] == sum(cell[0] == trace for cell in wrong)
+        assert found.undecided[trace] == sum(cell[0] == trace for cell in loose)
     named = {n.axis for n in postorder(consequent) if isinstance(n, c.Variable)}
     _, base, holds = present(about(layers, named), consequent)
-    assert found.base_cells.sum() == len(base), cells.text
-    assert found.base_true.sum() == sum(map(holds, base)), cells.text
+    assert found.base_cells.sum() == sum(holds(cell) is not None for cell in base), cells.text
+    assert found.base_true.sum() == sum(holds(cell) is True for cell in base), cells.text
     listed = cells.worst(1)  # its counts are those of all
-    assert (listed.count, listed.violated) == (len(counted), len(wrong))
+    assert (listed.count, listed.violated, listed.undecided) == (
+        len(counted), len(wrong), len(loose),
+    )  # fmt: skip
     assert listed.absent == len(every) - len(counted)
     heat = truth_over_time(cells)
-    assert (heat.count, heat.violated) == (len(counted), len(wrong))
-    first = counterexample(axiom, tables)
+    assert (heat.count, heat.violated, heat.undecided) == (len(counted), len(wrong), len(loose))
+    first = counterexample(axiom, tables, end=end)
     assert (first is None) == (not wrong)
     if first is not None:
         assert first.trace == min(wrong)[0]

@@ -141,15 +141,19 @@ def test_two_kinds_of_entities_and_a_weak_next(seed, presence):
     assert found.absent == CARS * sum(not here[cell] for cell in known)
 
 
+@pytest.mark.parametrize("end", ["final", "undecided"])
 @pytest.mark.parametrize("seed", range(5))
-def test_one_kind_whose_base_rate_is_where_it_is_present(seed):
+def test_one_kind_whose_base_rate_is_where_it_is_present(seed, end):
     scene = Scene(seed)
 
     def ends(b, y, t):
         seen = range(t, min(t + 3, LENGTHS[b]))
         return max(1 - scene.cross[b, y, s] for s in seen)
 
-    found = counted(scene, ["A2"], presence=True)["A2"]
+    found = counted(scene, ["A2"], presence=True, end=end)["A2"]
+
+    def decided(b, y, t):
+        return end == "final" or t + 2 < LENGTHS[b] or ends(b, y, t)
 
     def seen(b, y, t):
         return any(scene.here[b, y, s] for s in range(t, min(t + 3, LENGTHS[b])))
@@ -157,13 +161,14 @@ def test_one_kind_whose_base_rate_is_where_it_is_present(seed):
     for strength, ahead in ((found.overall, 0), (found.uncut, 2)):
         every = [(b, y, t) for b, t in times(ahead) for y in range(PEDS) if scene.known[b, y]]
         cells = [cell for cell in every if scene.here[cell]]  # the antecedent asks about now
-        support, held = sums((scene.cross[c], ends(*c)) for c in cells)
+        support, held = sums((scene.cross[c], ends(*c)) for c in cells if decided(*c))
         assert strength.support == support
         assert strength.confidence.value == pytest.approx(held / support)
-        base = share(ends(*c) for c in every if seen(*c))  # the consequent about the window
+        base = share(ends(*c) for c in every if seen(*c) and decided(*c))  # about the window
         assert strength.base_rate.value == pytest.approx(base)
         if ahead == 0:
             assert found.absent == len(every) - len(cells)
+            assert found.undecided == sum(scene.cross[c] for c in cells if not decided(*c))
 
 
 def test_a_consequent_that_looks_to_the_end_has_no_cells_without_it():
@@ -228,7 +233,7 @@ def test_degrees_are_summed(seed):
 
 def test_degrees_of_crisp_facts_are_counts():
     scene = Scene(5)
-    options = {"presence": True, "resamples": 50}
+    options = {"presence": True, "resamples": 50, "end": "final"}
     crisp, graded = counted(scene, **options), counted(scene, semantics=GODEL, **options)
     for name, rule in crisp.items():
         assert _flat(graded[name].as_dict()) == pytest.approx(_flat(rule.as_dict()), nan_ok=True)
@@ -242,7 +247,9 @@ def _flat(value):
 
 def test_a_threshold_makes_degrees_true():
     scene = Scene(6, graded=True)
-    low, high = (counted(scene, ["A2"], threshold=t)["A2"].overall.support for t in (0.2, 0.8))
+    low, high = (
+        counted(scene, ["A2"], threshold=t, end="final")["A2"].overall.support for t in (0.2, 0.8)
+    )
     cells = [(b, y, t) for b, t in times() for y in range(PEDS) if scene.known[b, y] >= 0.5]
     assert low > high
     assert high == sum(scene.cross[c] >= 0.8 for c in cells)

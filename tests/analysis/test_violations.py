@@ -13,7 +13,8 @@ from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis.axes import product
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.over_time import truth_over_time
-from fotltn.analysis.prefix import outer, prefix, weights
+from fotltn.analysis.prefix import Prefix, outer, prefix, weights
+from fotltn.analysis.truncation import if_longer
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, check, check_formula
 from fotltn.semantics import crisp, reference
@@ -126,12 +127,13 @@ def test_weights_are_those_of_nested_means(seed):
     torch.testing.assert_close(found.expand(shape), expected, msg=lambda m: f"{text}\n{m}")
 
 
+@pytest.mark.parametrize("end", ["final", "undecided"])
 @pytest.mark.parametrize("p", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(40))
-def test_shares_are_exact_under_one_p(seed, p):
+def test_shares_are_exact_under_one_p(seed, p, end):
     text, checked, model = case(seed)
     semantics = STABLE_PRODUCT.with_p(p)
-    found = violations(checked, model, semantics, top=10**6)
+    found = violations(checked, model, semantics, top=10**6, end=end)
     part = prefix(checked.formula)
     weight = cell_weights(part.layers, model)
     at = body_values(part, model, semantics)
@@ -154,6 +156,12 @@ def test_shares_are_exact_under_one_p(seed, p):
     truth = crisp_values(part, boolean)
     false = {cell for cell in cell_weights(part.layers, boolean) if not truth(cell)}
     counted = {cell for cell, w in weight.items() if w > 0}
+    if end == "undecided":
+        later = crisp_values(Prefix(part.layers, if_longer(part.body)), boolean)
+        cut = {cell for cell in false if later(cell)}
+        false -= cut
+        assert found.undecided == len(cut & counted)
+        assert set(found_cells([v for v in found if v.undecided], part, model)) == cut & counted
     assert found.violated == len(false & counted)
     for violated in (True, False):
         listed = [v for v in found if v.violated is violated]
@@ -168,7 +176,7 @@ def test_the_cases_are_not_trivial():
     counts = []
     for seed in range(40):
         _, checked, model = case(seed)
-        found = violations(checked, model, STABLE_PRODUCT, top=10**6)
+        found = violations(checked, model, STABLE_PRODUCT, top=10**6, end="final")
         counts.append((found.violated, found.weak - found.violated))
     assert sum(sum(pair) > 3 for pair in counts) > 20
     assert sum(min(pair) > 0 for pair in counts) > 10
@@ -198,7 +206,7 @@ def test_what_a_violation_says():
         {"P": [[[1.0, 0.0, 0.5], [1.0, 1.0, 0.0]]], "Q": [[[0.0, 0.75, 0.0], [0.0, 1.0, 0.0]]]},
         3,
     )
-    found = violations(axiom, model, STABLE_PRODUCT.with_p(2))
+    found = violations(axiom, model, STABLE_PRODUCT.with_p(2), end="final")
     assert found.axiom == "N1"
     assert found.cells == "each binding of x, time; a share is of the sum of (1 - value)^2"
     assert (found.count, found.violated, found.weak, found.absent) == (6, 2, 3, 0)
@@ -226,6 +234,11 @@ def test_what_a_violation_says():
         {"atom": "Q(s1)", "time": 2, "value": 0.0},
     ]
     assert found.as_dict()["violations"] == [v.as_dict() for v in found]
+    open_ended = violations(axiom, model, STABLE_PRODUCT.with_p(2))
+    assert (open_ended.violated, open_ended.undecided, open_ended.weak) == (1, 1, 3)
+    assert [v.standing for v in open_ended] == ["yes", "undecided", "no"]
+    assert [v.share for v in open_ended] == [v.share for v in found]
+    assert open_ended.summary == "1 of 6 are violated, 1 undecided, 3 not fully true"
 
 
 def test_violations_come_before_weak_cells_with_larger_errors():

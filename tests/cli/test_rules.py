@@ -74,6 +74,23 @@ def test_options_change_what_is_counted(call):
 
 
 @pytest.mark.usefixtures("facts")
+def test_what_the_ends_of_traces_leave_open(call):
+    text = "forall x. G(Near(x) -> X[2] Stop(x))"  # of b, two steps on is beyond the end
+    options = ("--formula", text, "--resamples", "0")
+    (found, rules), (final, old) = (of_facts(call, *options, *e) for e in ((), ("--end", "final")))
+    assert (found["end"], rules[text]["support"], rules[text]["undecided"]) == ("undecided", 1, 2)
+    assert (final["end"], old[text]["support"], old[text]["undecided"]) == ("final", 3, 0)
+    assert rules[text]["uncut"]["support"] == old[text]["uncut"]["support"] == 1
+    out = call("rules", "t.fot", "--facts", "f.csv", *options).out
+    assert "undecided" in out.splitlines()[0]
+    assert "Undecided: what fails only since its trace ends" in out
+    assert "ndecided" not in call("rules", "t.fot", "--facts", "f.csv", *options[:0]).out
+    status, out, err = call("rules", "t.fot", "--facts", "f.csv", "--end", "last")
+    assert (status, out) == (2, "")
+    assert "'undecided', 'final'" in err
+
+
+@pytest.mark.usefixtures("facts")
 def test_seeds_fix_the_intervals(call):
     one, same, other = (of_facts(call, "--seed", seed)[1] for seed in (1, 1, 2))
     assert one == same

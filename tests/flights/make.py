@@ -14,6 +14,7 @@ from typing import Any
 
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import Counts, count
+from fotltn.analysis.truncation import End
 from fotltn.project.rules import Evidence, of_facts
 from fotltn.semantics.config import CRISP
 
@@ -100,12 +101,14 @@ def extract(table: Any) -> Any:
     return table[table.arg1.isin(planes | airports) & ((table.predicate != "served") | flown)]
 
 
-def by_fotltn(facts: Path, horizon: int, *, presence: bool) -> dict[str, dict[str, Any]]:
-    """The counts of all rules by the package."""
+def by_fotltn(
+    facts: Path, horizon: int, *, presence: bool, end: End = "final"
+) -> dict[str, dict[str, Any]]:
+    """The counts of all rules by the package; frames of pandas end for good."""
     evidence = evidence_of(facts, horizon, presence=presence)
     found = {}
     for axiom in evidence.theory.axioms:
-        every, uncut = count(cells_of(axiom, evidence.tables, CRISP))
+        every, uncut = count(cells_of(axiom, evidence.tables, CRISP, end=end))
         found[axiom.name] = {**_numbers(every), "uncut": None if uncut is None else _numbers(uncut)}
     return found
 

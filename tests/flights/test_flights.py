@@ -7,7 +7,17 @@ import pytest
 
 from fotltn.cli.main import app
 from tests.cli.conftest import caller
-from tests.flights.make import EXTRACT, EXTRACT_HOURS, HOURS, PRESENCE, RECORD, THEORY, by_fotltn
+from tests.flights.by_loops import undecided
+from tests.flights.make import (
+    EXTRACT,
+    EXTRACT_HOURS,
+    HOURS,
+    PRESENCE,
+    RECORD,
+    THEORY,
+    by_fotltn,
+    evidence_of,
+)
 
 COUNTS = json.loads(RECORD.read_text("utf-8"))["counts"]
 NAMES = [f"R{number}" for number in range(1, 13)]
@@ -22,11 +32,31 @@ def test_counts_on_an_extract_are_those_of_pandas(word):
 
 
 @by_presence
+def test_what_the_end_of_the_hours_leaves_open_counts_nowhere(word):
+    """Loops over the rows find the cells that fail only since hours are missing."""
+    present = word == "present"
+    found = by_fotltn(EXTRACT, EXTRACT_HOURS, presence=present, end="undecided")
+    loose = undecided(EXTRACT, EXTRACT_HOURS, presence=present)
+    assert sum(rule for rule, _ in loose.values()) > 20
+    for name, wanted in COUNTS["extract"][word]["pandas"].items():
+        of_rule, of_base = loose.get(name, (0, 0))
+        assert found[name] == {
+            **wanted,
+            "support": wanted["support"] - of_rule,
+            "base_cells": wanted["base_cells"] - of_base,
+        }, name
+    evidence = evidence_of(EXTRACT, EXTRACT_HOURS, presence=present)
+    counted = {rule.name: rule.undecided for rule in evidence.rules(resamples=0)}
+    assert counted == {name: loose.get(name, (0, 0))[0] for name in NAMES}
+    assert not any(rule.undecided for rule in evidence.rules(resamples=0, end="final"))
+
+
+@by_presence
 def test_the_command_has_the_shares_of_pandas(word, monkeypatch, capsys):
     presence = [o for name in PRESENCE for o in ("--presence", name)] if word == "present" else []
     status, out, _ = caller(app, monkeypatch, capsys)(
         "rules", str(THEORY), "--facts", str(EXTRACT), "--horizon", str(EXTRACT_HOURS),
-        "--resamples", "0", "--json", *presence,
+        "--end", "final", "--resamples", "0", "--json", *presence,
     )  # fmt: skip
     assert status == 0
     for rule in json.loads(out)["rules"]:

@@ -24,6 +24,7 @@ SHORT = '[theory]\nfile = "t.fot"\n'
 def test_what_is_left_out_has_its_usual_value():
     found = config(SHORT)
     assert (found.semantics, found.p, found.model) == ("stable-product", None, "model")
+    assert found.end == "undecided"
     assert found.data == DataConfig()
     assert found.training.epochs == 500
     assert found.objective.axioms == "satisfaction"

@@ -144,9 +144,10 @@ def by_hand(c: Clips) -> dict[str, Rule]:
     return rules
 
 
+@pytest.mark.parametrize("end", ["final", "undecided"])
 @pytest.mark.parametrize("presence", [True, False])
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-def test_all_rules_with_presence_and_without(folder, presence):
+def test_all_rules_with_presence_and_without(folder, presence, end):
     clips = Clips(folder)
     evidence = load_project(PROJECT, data=folder, theory=PROJECT / "audit.fot")
     if not presence:
@@ -156,8 +157,14 @@ def test_all_rules_with_presence_and_without(folder, presence):
     def there(cell: Cell, windows: Iterable[Window]) -> bool:
         return not presence or clips.present(cell, windows)
 
-    for found in evidence.rules(resamples=0):
+    for found in evidence.rules(resamples=0, end=end):
         rule = by_name[found.name]
+
+        def decided(cell: Cell, rule: Rule = rule) -> bool:
+            clip, _, t = cell
+            inside = rule.reach is not None and t + rule.reach < clips.length[clip]
+            return end == "final" or inside or rule.consequent(cell)
+
         for strength, ahead in ((found.overall, 0), (found.uncut, rule.reach)):
             if ahead is None:
                 assert strength is None
@@ -166,18 +173,21 @@ def test_all_rules_with_presence_and_without(folder, presence):
             uses = None if rule.uses is None else {*rule.uses, *(rule.then_uses or ())}
             every = clips.cells(with_ped=uses is not None, first=rule.first, ahead=ahead)
             cells = [cell for cell in every if there(cell, uses or ())]
-            support = [c for c in cells if rule.antecedent is None or rule.antecedent(c)]
+            asked = [c for c in cells if rule.antecedent is None or rule.antecedent(c)]
+            support = [c for c in asked if decided(c)]
             assert strength.support == len(support), found.name
             assert strength.traces == len({clip for clip, _, _ in support})
             confidence = share(support, rule.consequent)
             assert strength.confidence.value == pytest.approx(confidence), found.name
             if strength is found.overall:
                 assert found.absent == len(every) - len(cells), found.name
+                assert found.undecided == len(asked) - len(support), found.name
             if rule.antecedent is None:
                 assert strength.base_rate.value is None
                 continue
             about = clips.cells(with_ped=rule.then_uses is not None, first=False, ahead=ahead)
             about = [cell for cell in about if there(cell, rule.then_uses or ())]
+            about = [cell for cell in about if decided(cell)]
             base = share(about, rule.consequent)
             assert strength.base_rate.value == pytest.approx(base), found.name
 
