@@ -84,7 +84,7 @@ def _print_axioms(audit: Audit) -> None:
         counts = axiom.on_model
         add(
             table, axiom.name, degree(axiom.value), degree(axiom.labels), degree(axiom.all_false),
-            degree(axiom.all_half), f"{count(counts.violations)} of {count(counts.cells)}",
+            degree(axiom.all_half), f"{count(counts.violations)} of {count(counts.decided)}",
             share(counts.violation_rate),
         )  # fmt: skip
     show(table)

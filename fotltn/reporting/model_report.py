@@ -237,7 +237,7 @@ def model_page(content: ModelContent, *, on_step: Progress | None = None) -> str
             "origin": _origin(content),
             "settings": show_config(content.model.config),
             "violations": sum(a.audit.on_model.violations for a in content.axioms),
-            "cells": sum(a.audit.on_model.cells for a in content.axioms),
+            "cells": sum(a.audit.on_model.decided for a in content.axioms),
         },
     )
 

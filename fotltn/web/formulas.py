@@ -56,7 +56,7 @@ async def formula(state: WebState, request: Request) -> Response:
     rows = listing(visit, heat.cells, order, sort)
     if form == "bytes":
         return rows.part(heat.bytes)
-    mean = None if closed or not seen.standing.count else float(heat.values[heat.order].nanmean())
+    mean = None if closed or not heat.count else float(heat.values[heat.order].nanmean())
     content = {"text": text, "mean": mean, **about(visit, seen, rows)}
     if form == "json":
         return answer(request, "formula.html", content)

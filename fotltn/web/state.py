@@ -40,20 +40,24 @@ class Standing:
 
     Args:
         value: its degree; None if it has free variables.
-        count: the cells that count.
+        count: the cells that count, the undecided ones left out.
+        undecided: those that are false only since their trace ends.
         violated: those of them that are false in two-valued logic.
         worst: the row of its worst cell, its time, and what it is called; None if none is wrong.
     """
 
     value: float | None
     count: int
+    undecided: int
     violated: int
     worst: tuple[int, int, str] | None
 
     def as_dict(self) -> dict[str, float | None]:
-        """The numbers for machines, with the share of cells that are violated."""
-        rate = self.violated / self.count if self.count else None
-        return {"value": self.value, "count": self.count, "violated": self.violated, "rate": rate}
+        """The numbers for machines, with the share of decided cells that are violated."""
+        return {
+            "value": self.value, "count": self.count, "undecided": self.undecided,
+            "violated": self.violated, "rate": self.violated / self.count if self.count else None,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,8 +281,9 @@ def _variables(decl: PredicateDecl, taken: Collection[str]) -> list[str]:
 
 def _seen(cells: Cells, value: float | None) -> Seen:
     heat = truth_over_time(cells)
-    violated = heat.violated
-    return Seen(heat, Standing(value, heat.count, violated, _worst(heat, violated)))
+    violated, undecided = heat.violated, heat.undecided
+    numbers = (heat.count - undecided, undecided, violated)
+    return Seen(heat, Standing(value, *numbers, _worst(heat, violated)))
 
 
 def _worst(heat: TruthOverTime, violated: int) -> tuple[int, int, str] | None:

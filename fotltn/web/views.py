@@ -9,7 +9,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fotltn.analysis.over_time import NO_TRUTH
+from fotltn.analysis.over_time import NO_TRUTH, UNDECIDED
 from fotltn.reporting.typeset import typeset
 from fotltn.semantics.config import PMean
 from fotltn.syntax import formula as f
@@ -255,6 +255,7 @@ async def cell_page(
         "trace": heat.cells.trace_of(row),
         "value": float(heat.values[row, time]),
         "truth": bool(heat.truth[row, time] == 1),
+        "undecided": bool(heat.truth[row, time] == UNDECIDED),
         "change": change,
         "binding": why.binding,
         **{part: explained[part] for part in ("tree", "timelines", "influence", "repair")},

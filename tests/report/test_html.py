@@ -111,7 +111,7 @@ def test_numbers_are_those_of_the_model(page, model):
         assert [row[i] for i in (1, 3, 4)] == [
             "–" if v is None else f"{v:.3f}" for v in (one.value, one.labels, one.all_false)
         ]
-        assert row[5] == f"{one.on_model.violations:,} of {one.on_model.cells:,}"
+        assert row[5] == f"{one.on_model.violations:,} of {one.on_model.decided:,}"
     tiles = {e.text.strip() for e in page.all("dd")}
     assert f"{audit.knowledge_base.kb_sat.value:.3f}" in tiles
     assert audit.knowledge_base.line in page.by_id("summary").text
