@@ -24,7 +24,8 @@ REPRODUCTION = ROOT / "reproduction"
 LAYERS = (
     "errors", "format", "files", "strict_json", "memory", "tree", "syntax", "dsl", "logic",
     "semantics", "algebra", "kernels", "plan", "engine", "evaluation", "grounding", "data",
-    "monitor", "analysis", "networks", "learn", "project", "reporting", "web", "api", "fotltn",
+    "monitor", "analysis", "posterior", "networks", "learn", "project", "reporting", "web", "api",
+    "fotltn",
     "cli", "__main__",
 )  # fmt: skip
 

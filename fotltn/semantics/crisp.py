@@ -105,7 +105,7 @@ def _value(
         case c.Until(dual, _, _, window, past):
             axes, (u, v) = align(below)
             u, v = torch.broadcast_tensors(u, v)
-            reached = _until(~u if dual else u, ~v if dual else v, window, past, lengths)
+            reached = until(~u if dual else u, ~v if dual else v, window, past, lengths)
             return Value(axes, ~reached if dual else reached)
         case _:
             assert_never(node)
@@ -185,7 +185,7 @@ def _some(u: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     return before[..., end] > before[..., begin]
 
 
-def _until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
+def until(u: Tensor, v: Tensor, window: c.Window, past: bool, lengths: Tensor) -> Tensor:
     """Until by recursion over bounds and time: `a U[l,h] b = a ∧ X(a U[l-1,h-1] b)` for l > 0."""
     low, high = window.low, window.high
     if high is not None and low > high:

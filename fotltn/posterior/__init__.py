@@ -1,0 +1,1 @@
+"""Worlds that obey the axioms, sampled: probabilities of atoms and of formulas."""

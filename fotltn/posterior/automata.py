@@ -1,0 +1,101 @@
+"""Automata of formulas over letters: states and steps as arrays, minimal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fotltn.errors import LimitError
+from fotltn.logic import core as c
+from fotltn.monitor.automaton import Automaton
+from fotltn.monitor.compile import Skeleton, letter
+
+#: An automaton with more states than this is not made.
+MOST_STATES = 512
+#: Nor one with more letters.
+MOST_LETTERS = 10
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A deterministic automaton, which starts in state 0.
+
+    Args:
+        next: the state after a step, with axes (state, letters as bits).
+        accepts: whether the formula is true if the trace ends in a state.
+        live: whether some way leads from a state to one that accepts.
+    """
+
+    next: Numbers
+    accepts: Flags
+    live: Flags
+
+
+def machine(formula: c.Formula, letters: int) -> Machine:
+    """The minimal automaton of a formula in normal form, true at the first point of a trace.
+
+    Args:
+        formula: over the atoms `letter(0)`, `letter(1)`, ….
+        letters: how many there are.
+
+    Raises:
+        LimitError: it has too many letters or states.
+    """
+    if letters > MOST_LETTERS:
+        raise LimitError(f"it has {letters} letters, and at most {MOST_LETTERS} are followed")
+    automaton = Automaton(Skeleton(formula, tuple(letter(n) for n in range(letters)), ()))
+    start = automaton.start(0)
+    numbers, states, rows = {start: 0}, [start], []
+    for state in states:
+        row = []
+        for bits in range(1 << letters):
+            after = automaton.next(state, bits)
+            if after not in numbers:
+                if len(states) >= MOST_STATES:
+                    raise LimitError(f"its automaton has more than {MOST_STATES} states")
+                numbers[after] = len(states)
+                states.append(after)
+            row.append(numbers[after])
+        rows.append(row)
+    accepts = np.array([state.end for state in states])
+    return minimal(np.array(rows, dtype=np.int64), accepts)
+
+
+def minimal(table: Numbers, outputs: Numbers | Flags) -> Machine:
+    """The least automaton with the same outputs, of states that are all reached."""
+    classes = merged(table, outputs)
+    firsts = np.unique(classes, return_index=True)[1]
+    small = classes[table[firsts]]
+    accepts = np.asarray(outputs)[firsts].astype(bool)
+    return Machine(small, accepts, live(small, accepts))
+
+
+def merged(table: Numbers, outputs: Numbers | Flags) -> Numbers:
+    """A class for each state, the same for those that no run tells apart; state 0 has class 0."""
+    classes = np.unique(np.asarray(outputs), return_inverse=True, axis=0)[1].reshape(-1)
+    count = classes.max() + 1 if len(classes) else 0
+    while True:
+        keys = np.concatenate([classes[:, None], classes[table]], axis=1)
+        classes = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        if classes.max() + 1 == count:
+            break
+        count = classes.max() + 1
+    order = np.full(count, -1)
+    firsts = np.unique(classes, return_index=True)[1]
+    order[np.argsort(firsts, kind="stable")] = np.arange(count)
+    return order[classes]
+
+
+def live(table: Numbers, accepts: Flags) -> Flags:
+    """From which states one that accepts can be reached."""
+    alive = accepts.copy()
+    while True:
+        more = alive | alive[table].any(1)
+        if (more == alive).all():
+            return alive
+        alive = more

@@ -1,0 +1,308 @@
+"""Axioms as clauses: `forall axes. G body`, hard or with a weight.
+
+Bodies are in negation normal form (`fotltn.monitor.nnf`): negation at atoms, quantifiers without
+guards, shifts and untils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+
+from fotltn.analysis.truncation import End, if_longer
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedAxiom
+from fotltn.logic.defined import Definition
+from fotltn.monitor.nnf import both, either, nnf
+from fotltn.tree import children, fold, postorder, rebuilt, transform
+
+_FIRST = c.Edge(past=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What holds of each binding at each point.
+
+    Args:
+        axiom: the name of the axiom that says so.
+        axes: the variables, each over all entities of a sort.
+        body: what holds, in normal form.
+        weight: what a cell costs at which it does not; None if there is no such cell.
+    """
+
+    axiom: str
+    axes: tuple[c.Axis, ...]
+    body: c.Formula
+    weight: float | None
+
+
+def clauses(axiom: CheckedAxiom, end: End) -> list[Clause]:
+    """The clauses of an axiom.
+
+    A conjunction is several, and an axiom without `G` speaks of the first point. What only the end
+    of a trace makes false is no violation, unless the end is final.
+    """
+    result: list[Clause] = []
+    stack: list[tuple[c.Formula, tuple[c.Axis, ...], bool, list[c.Formula]]] = [
+        (axiom.formula, (), False, [])
+    ]
+    while stack:
+        node, axes, always, guards = stack.pop()
+        if isinstance(node, c.And):
+            stack += [(node.right, axes, always, guards), (node.left, axes, always, guards)]
+        elif isinstance(node, c.Quantifier) and node.universal and not (always and node.guard):
+            more = guards if node.guard is None else [*guards, node.guard]
+            stack.append((node.body, (*axes, *node.axes), always, more))
+        elif _is_always(node) and not guards:
+            stack.append((node.arg, axes, True, guards))  # type: ignore[attr-defined]
+        else:
+            body = node
+            for guard in guards:
+                body = c.Implies(guard, body)
+            if end == "undecided":
+                body = if_longer(body)
+            body = nnf(body)
+            if not always:
+                body = either(c.Not(_FIRST), body)
+            weight = None if axiom.hard else axiom.weight
+            result.append(Clause(axiom.name, axes, body, weight))
+    return result
+
+
+def _is_always(node: c.Formula) -> bool:
+    return (
+        isinstance(node, c.Aggregate)
+        and node.universal
+        and node.window == c.Window()
+        and not node.past
+    )
+
+
+def predicates(formula: c.Core) -> set[str]:
+    """The predicates of a formula."""
+    return {node.predicate for node in postorder(formula) if isinstance(node, c.Atom)}
+
+
+def stated(definition: Definition, static: bool) -> Clause:
+    """A definition as a hard clause; of a static head, at the first point."""
+    atom = c.Atom(
+        definition.name, tuple(c.Variable(axis, axis.sort or "") for axis in definition.axes)
+    )
+    says = nnf(c.And(c.Implies(atom, definition.formula), c.Implies(definition.formula, atom)))
+    body = either(c.Not(_FIRST), says) if static else says
+    return Clause(definition.name, definition.axes, body, None)
+
+
+def written_in(
+    formula: c.Formula, definitions: Mapping[str, Definition], is_static: Callable[[str], bool]
+) -> c.Formula:
+    """A formula with atoms replaced by what they are, in normal form."""
+    if not predicates(formula) & set(definitions):
+        return formula
+    fresh = 0
+
+    def rule(node: c.Core) -> c.Core:
+        nonlocal fresh
+        if not isinstance(node, c.Atom) or node.predicate not in definitions:
+            return node
+        definition = definitions[node.predicate]
+        fresh += 1
+        body = _bound(definition.formula, definition.axes, node.args, str(fresh))
+        if is_static(node.predicate):
+            body = c.Aggregate(False, c.And(_FIRST, body), c.Window(), past=True)
+        return body
+
+    return nnf(transform(formula, rule))
+
+
+def _bound(
+    formula: c.Formula, axes: tuple[c.Axis, ...], terms: tuple[c.Term, ...], suffix: str
+) -> c.Formula:
+    """A formula with terms for its free variables; bound ones get names that are not in these."""
+    values = dict(zip(axes, terms, strict=True))
+
+    def visit(node: c.Core, below: list[c.Core]) -> Any:
+        if isinstance(node, c.Variable):
+            if node.axis in values:
+                return values[node.axis]
+            return c.Variable(_renamed(node.axis, suffix), node.sort, node.column)
+        result = rebuilt(node, below)
+        if isinstance(result, c.Quantifier):
+            return c.Quantifier(
+                result.universal,
+                tuple(_renamed(a, suffix) for a in result.axes),
+                result.guard,
+                result.body,
+            )
+        return result
+
+    value: c.Formula = fold(formula, visit)
+    return value
+
+
+def _renamed(axis: c.Axis, suffix: str) -> c.Axis:
+    return c.Axis(f"{axis.name}'{suffix}", axis.sort, axis.relation)
+
+
+def number_of(term: c.Constant) -> int | None:
+    """The number of an entity that has been written in place of a variable."""
+    return int(term.name[1:]) if term.name.startswith("#") else None
+
+
+def entity(number: int, sort: str) -> c.Constant:
+    """A constant that is the entity of that number."""
+    return c.Constant(f"#{number}", sort)
+
+
+def with_entity(formula: c.Formula, axis: c.Axis, number: int) -> c.Formula:
+    """A formula with an entity in place of a variable."""
+
+    def rule(node: c.Core) -> c.Core:
+        if isinstance(node, c.Variable) and node.axis == axis:
+            return entity(number, node.sort)
+        return node
+
+    return transform(formula, rule)
+
+
+def spelled_out(
+    formula: c.Formula, small: Callable[[c.Axis, c.Formula], bool], sizes: Mapping[str, int]
+) -> c.Formula:
+    """A formula in which quantifiers over few entities are conjunctions or disjunctions.
+
+    Args:
+        formula: in normal form.
+        small: whether to spell out an axis of a quantifier, by axis and body.
+        sizes: the number of entities of each sort.
+    """
+
+    def visit(node: c.Core, below: list[c.Core]) -> Any:
+        result = rebuilt(node, below)
+        if not isinstance(result, c.Quantifier):
+            return result
+        body, axes = result.body, list(result.axes)
+        for axis in result.axes:
+            if small(axis, body):
+                axes.remove(axis)
+                join = both if result.universal else either
+                total: c.Formula = c.Truth(result.universal)
+                for number in range(sizes[axis.sort or ""]):
+                    total = join(total, with_entity(body, axis, number))
+                body = total
+        return c.Quantifier(result.universal, tuple(axes), None, body) if axes else body
+
+    value: c.Formula = fold(formula, visit)
+    return value
+
+
+def pushed_in(
+    axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
+) -> c.Formula:
+    """`forall axes. body`, with the quantifiers as far in as they go; in normal form.
+
+    Args:
+        axes: the variables.
+        body: in normal form.
+        moving: whether a node is one that quantifiers should not have beneath them.
+    """
+    return _pushed(True, axes, body, moving)
+
+
+def _pushed(
+    universal: bool, axes: tuple[c.Axis, ...], body: c.Formula, moving: Callable[[c.Core], bool]
+) -> c.Formula:
+    axes = tuple(a for a in axes if a in free_axes(body))
+    if not axes:
+        return body
+    join, split = (either, both) if universal else (both, either)
+    apart = c.Or if universal else c.And
+    through = c.And if universal else c.Or
+    if isinstance(body, through):
+        return split(
+            _pushed(universal, axes, body.left, moving),
+            _pushed(universal, axes, body.right, moving),
+        )
+    if isinstance(body, apart):
+        parts = _flat(body, apart)
+        # Parts that share a variable stay together; others part.
+        groups: list[tuple[set[c.Axis], list[c.Formula]]] = []
+        for part in parts:
+            mine = free_axes(part) & set(axes)
+            touching = [g for g in groups if g[0] & mine]
+            rest = [g for g in groups if not (g[0] & mine)]
+            groups = [
+                *rest,
+                (
+                    mine.union(*(g[0] for g in touching)),
+                    [*(f for g in touching for f in g[1]), part],
+                ),
+            ]
+        if len(groups) > 1:
+            total: c.Formula = c.Truth(not universal)
+            for names, members in groups:
+                inner: c.Formula = c.Truth(not universal)
+                for member in members:
+                    inner = join(inner, member)
+                some = tuple(a for a in axes if a in names)
+                total = join(total, _pushed(universal, some, inner, moving))
+            return total
+    if isinstance(body, c.Until) and body.dual is universal and any(map(moving, postorder(body))):
+        if free_axes(body.left) & set(axes):
+            return c.Quantifier(universal, axes, None, body)
+        return replace(body, right=_pushed(universal, axes, body.right, moving))
+    if isinstance(body, c.Shift) and body.weak is universal and any(map(moving, postorder(body))):
+        return c.Shift(_pushed(universal, axes, body.arg, moving), body.steps, body.past, body.weak)
+    if isinstance(body, c.Quantifier) and body.universal is universal:
+        return _pushed(universal, (*axes, *body.axes), body.body, moving)
+    return c.Quantifier(universal, axes, None, body)
+
+
+def _flat(body: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
+    parts, stack = [], [body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, kind):
+            stack += [node.right, node.left]
+        else:
+            parts.append(node)
+    return parts
+
+
+def free_axes(formula: c.Core) -> set[c.Axis]:
+    """The variables of a formula that no quantifier in it binds."""
+
+    def visit(node: c.Core, below: list[set[c.Axis]]) -> set[c.Axis]:
+        free = set().union(*below) if below else set()
+        if isinstance(node, c.Variable):
+            free.add(node.axis)
+        if isinstance(node, c.Quantifier):
+            free -= set(node.axes)
+        return free
+
+    value: set[c.Axis] = fold(formula, visit)
+    return value
+
+
+def conjuncts(node: c.Formula, universal: bool) -> list[c.Formula]:
+    """The parts that must all be true for a witness, or all be false for a counterexample."""
+    return _flat(node, c.Or if universal else c.And)
+
+
+def operands(node: c.Core) -> list[c.Formula]:
+    """The formulas right beneath a node."""
+    return [child for child in children(node) if isinstance(child, c.Formula)]
+
+
+def is_node(node: c.Formula) -> c.AnyFormula:
+    """A node of the normal form, for matches."""
+    match c.closed(node):
+        case c.Implies() | c.Aggregate():
+            raise AssertionError(node)
+        case (
+            c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Not() | c.And() | c.Or()
+            | c.Quantifier() | c.Shift() | c.Until()
+        ) as plain:  # fmt: skip
+            return plain
+        case never:
+            assert_never(never)

@@ -1,0 +1,284 @@
+"""What labels and the past say: noise of labels, and a Markov prior of tracks. Both are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fotltn.grounding.labels import Labels
+from fotltn.posterior.kinds import Kind
+from fotltn.posterior.rows import at_index
+
+#: A probability is at least this, so that a logarithm is a number.
+_LEAST = 1e-12
+
+#: What is believed of noise before labels are seen, and how many labels that is worth.
+_NOISE, _NOISE_WEIGHT = 0.1, 10.0
+
+#: How many steps it is worth to believe that nothing changes, and that conditions do not matter.
+_STEPS, _POOLED = 1.0, 8.0
+
+#: So many predicates of a tuple follow each other as one.
+_TOGETHER = 4
+
+
+class NoiseRates(NamedTuple):
+    """How probable it is that a label is wrong: of a true fact, and of a false one."""
+
+    missed: float
+    invented: float
+
+
+@dataclass(slots=True)
+class LabelEvidence:
+    """Labels, and how far they are to be trusted.
+
+    Args:
+        labels: the labels.
+        rates: for each predicate how often they are wrong.
+        learned: the predicates whose rates are learned.
+        logits: what networks say of cells, as logarithms of odds, by predicate.
+    """
+
+    labels: Labels
+    rates: dict[str, NoiseRates]
+    learned: frozenset[str] = frozenset()
+    logits: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def odds(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
+        """The logarithms of the odds of all cells of a predicate."""
+        table = torch.zeros(*shape, dtype=torch.float64, device=device)
+        if name in self.labels.index and self.labels.truth[name].numel():
+            index = tuple(self.labels.index[name].to(device))
+            table.index_put_(index, self.by_label(name).to(device), accumulate=True)
+        if name in self.logits:
+            table = table + self.logits[name].to(table)
+        return table
+
+    def by_label(self, name: str) -> Tensor:
+        """The logarithm of the odds that each label of a predicate gives."""
+        degree = self.labels.truth[name].to(torch.float64)
+        missed, invented = self.rates[name]
+        if_true = degree * (1 - missed) + (1 - degree) * missed
+        if_false = degree * invented + (1 - degree) * (1 - invented)
+        return if_true.clamp_min(_LEAST).log() - if_false.clamp_min(_LEAST).log()
+
+    def learn(self, worlds: Mapping[str, Tensor], share: float) -> None:
+        """Move learned rates towards those of the labels in these worlds."""
+        for name in self.learned:
+            if not self.labels.truth[name].numel():
+                continue
+            truth = at_index(worlds[name], *self.labels.index[name].to(worlds[name].device))
+            truth = truth.to(torch.float64).mean(0).cpu()
+            degree = self.labels.truth[name].to(torch.float64)
+            start = _NOISE * _NOISE_WEIGHT
+            missed = (start + float((truth * (1 - degree)).sum())) / (
+                _NOISE_WEIGHT + float(truth.sum())
+            )
+            invented = (start + float(((1 - truth) * degree).sum())) / (
+                _NOISE_WEIGHT + float((1 - truth).sum())
+            )
+            old = self.rates[name]
+            self.rates[name] = NoiseRates(
+                old.missed + share * (min(missed, 0.49) - old.missed),
+                old.invented + share * (min(invented, 0.49) - old.invented),
+            )
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Free bits of one tuple of arguments, whose values follow each other.
+
+    Args:
+        names: the predicates that change; groups with the same names share what is learned.
+        bits: their numbers.
+        conditions: how many conditions are told apart.
+    """
+
+    names: tuple[str, ...]
+    bits: tuple[int, ...]
+    conditions: int
+
+
+@dataclass(slots=True, eq=False)
+class PriorTables:
+    """What is learned of all groups, by their names, as logarithms.
+
+    Args:
+        initial: of first values, with axes (condition, value).
+        moves: of values by the one before, with axes (condition, before, value).
+        static: of the values of static predicates.
+    """
+
+    initial: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+    moves: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+    static: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+
+
+def groups(kind: Kind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """The names and free bits of each tuple of arguments: static ones, or those that change."""
+    by_slots: dict[tuple[object, ...], list[int]] = {}
+    for number in range(kind.free):
+        bit = kind.moving.bits[number]
+        if bit.static is static:
+            by_slots.setdefault((bit.sorts, bit.slots), []).append(number)
+    parts = [
+        part
+        for bits in by_slots.values()
+        for part in ([bits] if len(bits) <= _TOGETHER else [[b] for b in bits])
+    ]
+    return [(tuple(kind.moving.bits[b].predicate for b in part), tuple(part)) for part in parts]
+
+
+class Prior:
+    """How values follow each other in time, by condition; and how frequent static ones are.
+
+    Attributes:
+        groups: the groups of a kind.
+        tables: what is learned, which others may share.
+    """
+
+    def __init__(
+        self, kind: Kind, conditions: int, shared: Collection[tuple[str, ...]],
+        tables: PriorTables, device: torch.device,
+    ) -> None:  # fmt: skip
+        """A prior that tells conditions apart, but for groups that several kinds share."""
+        self.kind, self.conditions, self.device, self.tables = kind, conditions, device, tables
+        self.groups = [
+            Group(names, bits, 1 if names in shared else conditions)
+            for names, bits in groups(kind, static=False)
+        ]
+        self.static_groups = groups(kind, static=True)
+        for group in self.groups:
+            if group.names in tables.moves:
+                continue
+            size = 1 << len(group.bits)
+            start = torch.full((group.conditions, size), 1.0 / size, dtype=torch.float64)
+            stay = torch.full((size, size), 0.1 / max(1, size - 1), dtype=torch.float64)
+            stay.fill_diagonal_(0.9)
+            tables.initial[group.names] = start.log().to(device)
+            moves = stay.expand(group.conditions, size, size)
+            tables.moves[group.names] = moves.log().to(device)
+        for names, bits in self.static_groups:
+            start = torch.zeros(1 << len(bits), dtype=torch.float64, device=device)
+            tables.static.setdefault(names, start)
+
+    @property
+    def static(self) -> Tensor:
+        """Logarithms of all static bits, by value."""
+        values = torch.arange(1 << len(self.kind.shape.static), device=self.device)
+        total = torch.zeros(values.shape, dtype=torch.float64, device=self.device)
+        for names, bits in self.static_groups:
+            total = total + self.tables.static[names][self._of(values, bits)]
+        return total
+
+    def _of(self, values: Tensor, bits: Sequence[int]) -> Tensor:
+        """The values of some of the static bits."""
+        some = torch.zeros_like(values)
+        for target, bit in enumerate(bits):
+            some |= (values >> self.kind.shape.static.index(bit) & 1) << target
+        return some
+
+    def word(self, letters: Tensor, group: Group) -> Tensor:
+        """The values of a group, of letters with a last axis for bits."""
+        value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
+        for place, bit in enumerate(group.bits):
+            value |= letters[..., bit].to(torch.int64) << place
+        return value
+
+    def by_way(self, letters: Tensor, letter: Tensor, last: Tensor) -> Tensor:
+        """Logarithms of each way on, with axes (condition, state, way).
+
+        Args:
+            letters: the bits of each letter.
+            letter: the letter of each way, with axes (state, way).
+            last: the remembered bits of each state, or -1 at the start.
+        """
+        total = torch.zeros(self.conditions, *letter.shape, dtype=torch.float64, device=self.device)
+        remembered = self.kind.shape.remembered
+        started = (last >= 0).unsqueeze(-1)
+        for group in self.groups:
+            now = self.word(letters, group)[letter]
+            before = torch.zeros_like(last)
+            for place, bit in enumerate(group.bits):
+                before |= (last.clamp_min(0) >> remembered.index(bit) & 1) << place
+            moves = self.tables.moves[group.names][:, before.unsqueeze(-1), now]
+            initial = self.tables.initial[group.names][:, now]
+            total = total + torch.where(started, moves, initial)
+        return total
+
+    def density(self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor) -> Tensor:
+        """The logarithm of how likely tracks are in each world; for the arguments, see `learn`."""
+        inside = torch.arange(drawn.shape[2], device=self.device) < lengths.unsqueeze(-1)
+        total = self.static[static].sum(1)
+        for group in self.groups:
+            where = at if group.conditions > 1 else torch.zeros_like(at)
+            value = self.word(drawn, group)
+            total = total + self.tables.initial[group.names][where[:, 0], value[:, :, 0]].sum(1)
+            steps = self.tables.moves[group.names][where[:, 1:], value[:, :, :-1], value[:, :, 1:]]
+            total = total + (steps * inside[:, 1:]).sum((1, 2))
+        return total
+
+    def learn(
+        self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor, share: float
+    ) -> None:
+        """Move towards how often values follow each other.
+
+        Args:
+            drawn: bits, with axes (world, track, time, bit).
+            static: values of static bits, with axes (world, track).
+            at: the prior condition, with axes (track, time).
+            lengths: the number of points of each track.
+            share: how far to move.
+        """
+        times = torch.arange(drawn.shape[2], device=self.device)
+        inside = times < lengths.unsqueeze(-1)
+        worlds = drawn.shape[0]
+        totals: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
+        for group in self.groups:
+            size, number = 1 << len(group.bits), group.conditions
+            where = at if number > 1 else torch.zeros_like(at)
+            value = self.word(drawn, group)
+            first = where[:, 0] * size + value[:, :, 0]
+            begins = torch.bincount(first.reshape(-1), minlength=number * size)
+            steps = (where[:, 1:] * size + value[:, :, :-1]) * size + value[:, :, 1:]
+            steps = steps[:, inside[:, 1:]].reshape(-1)
+            follows = torch.bincount(steps, minlength=number * size * size)
+            old = totals.get(group.names)
+            pair = (begins / worlds, follows / worlds)
+            totals[group.names] = pair if old is None else (old[0] + pair[0], old[1] + pair[1])
+        for names, (begins, follows) in totals.items():
+            size = 1 << len(names)
+            began = _pooled(begins.reshape(-1, size).double(), None)
+            stay = torch.eye(size, dtype=torch.float64, device=self.device)
+            went = _pooled(follows.reshape(-1, size, size).double(), stay)
+            tables = self.tables
+            tables.initial[names] = _moved(tables.initial[names], began, share)
+            tables.moves[names] = _moved(tables.moves[names], went, share)
+        sums: dict[tuple[str, ...], Tensor] = {}
+        for names, bits in self.static_groups:
+            values = self._of(static, bits).reshape(-1)
+            count = torch.bincount(values, minlength=1 << len(bits)).double() / worlds
+            sums[names] = sums[names] + count if names in sums else count
+        for names, count in sums.items():
+            wanted = (count + 1.0 / len(count)) / (count.sum() + 1.0)
+            self.tables.static[names] = _moved(self.tables.static[names], wanted, share)
+
+
+def _pooled(count: Tensor, stay: Tensor | None) -> Tensor:
+    """Shares by condition, drawn to those of all conditions, and these to no change."""
+    size = count.shape[-1]
+    start = torch.full_like(count[0], 1.0 / size)
+    if stay is not None:
+        start = 0.9 * stay + 0.1 / size
+    everywhere = count.sum(0)
+    shares = (everywhere + _STEPS * start) / (everywhere.sum(-1, keepdim=True) + _STEPS)
+    return (count + _POOLED * shares) / (count.sum(-1, keepdim=True) + _POOLED)
+
+
+def _moved(old: Tensor, target: Tensor, share: float) -> Tensor:
+    return ((1 - share) * old.exp() + share * target).clamp_min(_LEAST).log()

@@ -1,0 +1,497 @@
+"""Kinds of tracks: what moves together, what it obeys by itself, and what ties it to others.
+
+A track is all that is learned of one tuple of arguments, over all of time. What axioms and
+definitions say of one track alone becomes automata; the rest are factors between tracks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fotltn.errors import DataError, listing
+from fotltn.logic import core as c
+from fotltn.logic.defined import Definition
+from fotltn.logic.signature import Signature
+from fotltn.monitor.compile import letter
+from fotltn.monitor.nnf import FALSE, both, either, nnf
+from fotltn.posterior.automata import Machine, machine
+from fotltn.posterior.clauses import (
+    Clause,
+    free_axes,
+    is_node,
+    number_of,
+    pushed_in,
+    spelled_out,
+    stated,
+    with_entity,
+    written_in,
+)
+from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
+from fotltn.posterior.product import Part, Shape, TrackAutomaton, product
+from fotltn.tree import children, postorder, rebuilt, transform
+
+#: The most patterns of a window that are told apart.
+MOST_PATTERNS = 256
+
+
+class NoWorldError(DataError):
+    """No world was found that obeys all hard axioms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What ties tracks to others.
+
+    Args:
+        axiom: the axiom that says so, or the predicate whose labels it is about.
+        axes: its variables.
+        formula: in normal form; of a defined predicate, what it is.
+        weight: what a cell costs at which the formula is false; None if none may be.
+        labelled: the predicate whose labels are evidence of the formula.
+        span: how far it sees; None if windows cannot hold it, so that draws are tested by it.
+    """
+
+    axiom: str
+    axes: tuple[c.Axis, ...]
+    formula: c.Formula
+    weight: float | None
+    labelled: str | None
+    span: Sight | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Tracks that are drawn alike.
+
+    Args:
+        moving: their bits: first those that are free, then what is defined, then helping ones.
+        axes: the variables that stand for their arguments.
+        free: how many bits are free.
+        helping: what each helping bit is, by its name.
+        soft: the bits whose falsehood costs something, with the axiom and the cost.
+        conditions: formulas over the axes that automata read.
+        parts: the automata, with the axioms that they are of.
+        product: all automata in one.
+        shape: what that is made of.
+        factors: what ties tracks to others.
+        windows: for each factor with a span the window of the product, its static bits and bits.
+    """
+
+    moving: Moving
+    axes: tuple[c.Axis, ...]
+    free: int
+    helping: Mapping[str, c.Formula]
+    soft: Mapping[int, tuple[str, float]]
+    conditions: tuple[c.Formula, ...]
+    parts: tuple[tuple[str, Part], ...]
+    product: TrackAutomaton
+    shape: Shape
+    factors: tuple[Factor, ...]
+    windows: tuple[tuple[int, tuple[int, ...]] | None, ...]
+
+
+@dataclass(slots=True)
+class KindCompiler:
+    """Makes a kind.
+
+    Args:
+        signature: the declarations.
+        sizes: the number of entities of each sort.
+        clauses: what axioms say, but for what holds by definition.
+        definitions: what is defined, each after those that it uses.
+        labelled: the predicates that have labels.
+    """
+
+    signature: Signature
+    sizes: Mapping[str, int]
+    clauses: Sequence[Clause]
+    definitions: Mapping[str, Definition]
+    labelled: Collection[str]
+    _machines: dict[tuple[c.Formula, int], Machine] = field(default_factory=dict)
+
+    def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> Kind:
+        """The kind of tracks with some free bits.
+
+        Raises:
+            LimitError: there are too many states.
+        """
+        return _Compilation(self, sorts, free, name).run()
+
+    def machine(self, formula: c.Formula, letters: int) -> Machine:
+        """The automaton of a formula, made once."""
+        key = (formula, letters)
+        if key not in self._machines:
+            self._machines[key] = machine(formula, letters)
+        return self._machines[key]
+
+    def is_static(self, name: str) -> bool:
+        """Whether a predicate does not change."""
+        return self.signature.predicates[name].static
+
+
+class _Compilation:
+    def __init__(
+        self, theory: KindCompiler, sorts: tuple[str, ...], free: Sequence[Bit], name: str
+    ) -> None:
+        self.theory, self.sorts, self.name = theory, sorts, name
+        self.axes = tuple(c.Axis(f"·{n}", sort) for n, sort in enumerate(sorts))
+        self.free = len(free)
+        self.moving = Moving(free, sorts)
+        self.helping: dict[str, c.Formula] = {}
+        self.soft: dict[int, tuple[str, float]] = {}
+        self.conditions: dict[c.Formula, int] = {}
+        self.local: list[tuple[str, c.Formula]] = []
+        self.factors: list[Factor] = []
+
+    def run(self) -> Kind:
+        expanded = self._definitions()
+        for clause in self.theory.clauses:
+            body = written_in(clause.body, expanded, self.theory.is_static)
+            if self.moving.inside(body):
+                for axes, part in self._grounded(clause.axes, body):
+                    if self.moving.inside(part):
+                        self._clause(replace(clause, axes=axes, body=part))
+        self.factors = [self._with_span(self._lifted(factor)) for factor in self.factors]
+        bits = len(self.moving.bits)
+        parts = [(name, self._part(formula, bits)) for name, formula in self.local]
+        return self._product(parts)
+
+    # --- what is defined ---
+
+    def _definitions(self) -> dict[str, Definition]:
+        """Adds bits for what is defined of one track alone; the rest is to be written out."""
+        expanded: dict[str, Definition] = {}
+        for name, definition in self.theory.definitions.items():
+            static = self.theory.is_static(name)
+            formula = written_in(nnf(definition.formula), expanded, self.theory.is_static)
+            if not self.moving.inside(formula):
+                continue
+            definition = replace(definition, formula=formula)
+            if self._as_bit(definition, static):
+                continue
+            expanded[name] = definition
+            if name in self.theory.labelled:
+                for axes, part in self._grounded((), formula):
+                    assert not axes
+                    factor = Factor(name, definition.axes, part, None, name, None)
+                    self.factors.append(factor)
+        return expanded
+
+    def _as_bit(self, definition: Definition, static: bool) -> bool:
+        terms = self._terms(definition.formula)
+        if terms is None or set(terms) != set(definition.axes):
+            return False
+        where = {axis: place for place, axis in enumerate(terms)}
+        slots = tuple(Slot(where[axis]) for axis in definition.axes)
+        trial = Moving(
+            (*self.moving.bits, Bit(definition.name, slots, self._sorts(slots), static)), self.sorts
+        )
+        clause = stated(definition, static)
+        before, self.moving = self.moving, trial
+        local = self._localised(clause.axes, clause.body)
+        if local is None:
+            self.moving = before
+            return False
+        self.local.append((listing(definition.axioms or (definition.name,)), local))
+        return True
+
+    # --- clauses ---
+
+    def _clause(self, clause: Clause) -> None:
+        local = self._localised(clause.axes, clause.body)
+        terms = self._terms(clause.body)
+        if local is not None and clause.weight is not None:
+            if terms is not None and set(terms) == set(clause.axes):
+                bit = self._helped(local)
+                self.soft[bit] = (clause.axiom, clause.weight + self.soft.get(bit, ("", 0.0))[1])
+                return
+            local = None
+        if local is not None:
+            self.local.append((clause.axiom, local))
+            return
+        self.factors.append(
+            Factor(clause.axiom, clause.axes, clause.body, clause.weight, None, None)
+        )
+
+    def _grounded(
+        self, axes: tuple[c.Axis, ...], body: c.Formula
+    ) -> list[tuple[tuple[c.Axis, ...], c.Formula]]:
+        """A clause with entities in the places where bits have them."""
+        fixed = {
+            (bit.predicate, place)
+            for bit in self.moving.bits
+            for place, slot in enumerate(bit.slots)
+            if slot.position is None
+        }
+        if not fixed:
+            return [(axes, body)]
+
+        def places(formula: c.Formula) -> set[c.Axis]:
+            return {
+                term.axis
+                for node in postorder(formula)
+                if isinstance(node, c.Atom)
+                for place, term in enumerate(node.args)
+                if (node.predicate, place) in fixed and isinstance(term, c.Variable)
+            }
+
+        wanted = places(body)
+        sizes = self.theory.sizes
+        body = spelled_out(body, lambda axis, _: axis in wanted and axis not in axes, sizes)
+        results = [(axes, body)]
+        for axis in axes:
+            if axis in wanted:
+                results = [
+                    (tuple(a for a in names if a != axis), with_entity(part, axis, number))
+                    for names, part in results
+                    for number in range(sizes[axis.sort or ""])
+                ]
+        return [(names, nnf(transform(part, _decided))) for names, part in results]
+
+    def _terms(self, body: c.Formula) -> tuple[c.Axis, ...] | None:
+        """The variables of the only track that a formula is about; None if there is none."""
+        tuples = set()
+        for node in postorder(body):
+            if isinstance(node, c.Atom) and node.predicate in self.moving.names:
+                hit = self.moving.bit(node)
+                if hit is None:
+                    return None
+                if not all(isinstance(t, c.Variable) and t.column is None for t in hit[1]):
+                    return None
+                tuples.add(tuple(t.axis for t in hit[1] if isinstance(t, c.Variable)))
+        if len(tuples) != 1:
+            return None
+        (axes,) = tuples
+        return axes if len(set(axes)) == len(axes) else None
+
+    def _localised(self, axes: tuple[c.Axis, ...], body: c.Formula) -> c.Formula | None:
+        """A clause of one track alone, over the axes of the kind; None if it is about more."""
+        terms = self._terms(body)
+        if terms is None or not set(terms) <= set(axes) | free_axes(body):
+            return None
+        others = tuple(a for a in axes if a not in terms)
+        inner = transform(pushed_in(others, body, self._is_bit), self._inwards)
+        for node in postorder(inner):
+            if isinstance(node, c.Quantifier) and self.moving.inside(node):
+                return None
+        if not free_axes(inner) <= set(terms):
+            return None
+        return self._renamed(inner, terms)
+
+    def _is_bit(self, node: c.Core) -> bool:
+        return isinstance(node, c.Atom) and node.predicate in self.moving.names
+
+    def _inwards(self, node: c.Core) -> c.Core:
+        if not isinstance(node, c.Quantifier) or not self.moving.inside(node):
+            return node
+        if node.universal:
+            return pushed_in(node.axes, node.body, self._is_bit)
+        return nnf(c.Not(pushed_in(node.axes, nnf(c.Not(node.body)), self._is_bit)))
+
+    def _renamed(self, formula: c.Formula, terms: tuple[c.Axis, ...]) -> c.Formula:
+        new = dict(zip(terms, self.axes, strict=True))
+
+        def rule(node: c.Core) -> c.Core:
+            if isinstance(node, c.Variable) and node.axis in new:
+                return c.Variable(new[node.axis], node.sort, node.column)
+            return node
+
+        return transform(formula, rule)
+
+    def _helped(self, formula: c.Formula) -> int:
+        """The bit that is true where a formula about one track is, over the axes of the kind."""
+        for name, known in self.helping.items():
+            if known == formula:
+                return next(n for n, b in enumerate(self.moving.bits) if b.predicate == name)
+        name = f"{self.name}·{len(self.helping)}"
+        slots = tuple(Slot(n) for n in range(len(self.axes)))
+        self.helping[name] = formula
+        self.moving = Moving(
+            (*self.moving.bits, Bit(name, slots, self.sorts, static=False)), self.sorts
+        )
+        atom = self._atom(name, self.axes)
+        says = nnf(c.And(c.Implies(atom, formula), c.Implies(formula, atom)))
+        self.local.append((name, says))
+        return len(self.moving.bits) - 1
+
+    def _sorts(self, slots: Sequence[Slot]) -> tuple[str, ...]:
+        return tuple(self.sorts[slot.position or 0] for slot in slots)
+
+    def _atom(self, name: str, axes: tuple[c.Axis, ...]) -> c.Atom:
+        return c.Atom(name, tuple(c.Variable(axis, axis.sort or "") for axis in axes))
+
+    # --- factors ---
+
+    def _lifted(self, factor: Factor) -> Factor:
+        """A factor in which what is temporal and of one track is a helping bit."""
+        replaced: dict[c.Core, c.Formula] = {}
+        stack: list[c.Core] = [factor.formula]
+        while stack:
+            node = stack.pop()
+            if not isinstance(node, c.Formula) or not self.moving.inside(node):
+                continue
+            if isinstance(node, c.Shift | c.Until):
+                terms = self._terms(node)
+                if terms is not None and free_axes(node) <= set(terms):
+                    local = self._localised(terms, node)
+                    if local is not None:
+                        bit = self._helped(local)
+                        replaced[node] = self._atom(self.moving.bits[bit].predicate, terms)
+                        continue
+            stack.extend(children(node))  # type: ignore[arg-type]
+        if not replaced:
+            return factor
+        formula = transform_top(factor.formula, replaced)
+        return replace(factor, formula=formula)
+
+    def _with_span(self, factor: Factor) -> Factor:
+        used = self._used(factor.formula)
+        changing = [b for b in used if not self.moving.bits[b].static]
+        static = sum(bit.static for bit in self.moving.bits)
+        most, patterns = 0, 1 << static
+        while patterns << len(changing) <= MOST_PATTERNS and most < 64:
+            patterns <<= max(1, len(changing))
+            most += 1
+        span = reach(factor.formula, self.moving, most) if self._readable(factor) else None
+        return replace(factor, span=span)
+
+    def _readable(self, factor: Factor) -> bool:
+        """Whether all atoms of tracks have plain variables or entities as arguments."""
+        return all(
+            self.moving.bit(node) is not None
+            and all(
+                (isinstance(t, c.Variable) and t.column is None)
+                or (isinstance(t, c.Constant) and number_of(t) is not None)
+                for t in node.args
+            )
+            for node in postorder(factor.formula)
+            if isinstance(node, c.Atom) and node.predicate in self.moving.names
+        )
+
+    def _used(self, formula: c.Formula) -> list[int]:
+        bits = set()
+        for node in postorder(formula):
+            if isinstance(node, c.Atom) and node.predicate in self.moving.names:
+                hit = self.moving.bit(node)
+                if hit is not None:
+                    bits.add(hit[0])
+        return sorted(bits)
+
+    # --- automata ---
+
+    def _part(self, formula: c.Formula, bits: int) -> Part:
+        columns: dict[int, int] = {}
+
+        def atom(column: int) -> c.Formula:
+            return letter(columns.setdefault(column, len(columns)))
+
+        over = self._over_letters(formula, atom, bits)
+        always = c.Until(True, FALSE, over, c.Window(), past=False)
+        return Part(self.theory.machine(always, len(columns)), tuple(columns))
+
+    def _over_letters(self, node: c.Formula, atom: object, bits: int) -> c.Formula:
+        def condition(part: c.Formula) -> c.Formula:
+            opposite = nnf(c.Not(part))
+            if opposite in self.conditions:
+                return c.Not(atom(bits + self.conditions[opposite]))  # type: ignore[operator]
+            number = self.conditions.setdefault(part, len(self.conditions))
+            return atom(bits + number)  # type: ignore[operator,no-any-return]
+
+        def visit(part: c.Formula) -> c.Formula:
+            if isinstance(part, c.Truth | c.Edge):
+                return part
+            if not self.moving.inside(part):
+                if isinstance(part, c.Not) and isinstance(part.arg, c.Edge):
+                    return part
+                return condition(part)
+            if isinstance(part, c.And | c.Or):
+                kind, join = (c.And, both) if isinstance(part, c.And) else (c.Or, either)
+                pieces = _flat(part, kind)
+                settled = [p for p in pieces if not self.moving.inside(p) and not _is_edge(p)]
+                total: c.Formula = c.Truth(kind is c.And)
+                if settled:
+                    merged = settled[0]
+                    for piece in settled[1:]:
+                        merged = kind(merged, piece)
+                    total = condition(merged)
+                for piece in pieces:
+                    if self.moving.inside(piece) or _is_edge(piece):
+                        total = join(total, visit(piece))
+                return total
+            if isinstance(part, c.Atom):
+                hit = self.moving.bit(part)
+                assert hit is not None
+                return atom(hit[0])  # type: ignore[operator,no-any-return]
+            return rebuilt(part, [visit(child) for child in _beneath(part)])
+
+        return visit(node)
+
+    def _product(self, parts: list[tuple[str, Part]]) -> Kind:
+        static = tuple(n for n, bit in enumerate(self.moving.bits) if bit.static)
+        windows: list[tuple[tuple[int, ...], int]] = []
+        places: list[tuple[int, tuple[int, ...]] | None] = []
+        for factor in self.factors:
+            if factor.span is None:
+                places.append(None)
+                continue
+            used = self._used(factor.formula)
+            changing = tuple(b for b in used if b not in static)
+            length = max(0, factor.span.high - factor.span.low)
+            names = [bits for bits, _ in windows]
+            if changing in names:
+                place = names.index(changing)
+                windows[place] = (changing, max(length, windows[place][1]))
+            else:
+                place = len(windows)
+                windows.append((changing, length))
+            places.append((place, changing))
+        remembered = tuple(n for n in range(self.free) if not self.moving.bits[n].static)
+        shape = Shape(
+            len(self.moving.bits), static, remembered, tuple(windows), len(self.conditions)
+        )
+        automaton = product([part for _, part in parts], shape)
+        if not automaton.states or (automaton.starts < 0).all():
+            said = [axiom for axiom, _ in parts if axiom not in self.helping]
+            axioms = ", ".join(dict.fromkeys(said))
+            raise NoWorldError(f"no trace obeys {axioms} together; make one of these axioms soft")
+        return Kind(
+            self.moving, self.axes, self.free, self.helping, self.soft, tuple(self.conditions),
+            tuple(parts), automaton, shape, tuple(self.factors), tuple(places),
+        )  # fmt: skip
+
+
+def _beneath(node: c.Formula) -> list[c.Formula]:
+    plain = is_node(node)
+    return [child for child in children(plain) if isinstance(child, c.Formula)]
+
+
+def _flat(node: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
+    if isinstance(node, kind):
+        return [*_flat(node.left, kind), *_flat(node.right, kind)]
+    return [node]
+
+
+def _is_edge(node: c.Formula) -> bool:
+    inner = node.arg if isinstance(node, c.Not) else node
+    return isinstance(inner, c.Edge | c.Truth)
+
+
+def _decided(node: c.Core) -> c.Core:
+    """An equation of two entities by its truth."""
+    if isinstance(node, c.Equal):
+        sides = [number_of(t) for t in (node.left, node.right) if isinstance(t, c.Constant)]
+        if len(sides) == 2 and None not in sides:
+            return c.Truth(sides[0] == sides[1])
+    return node
+
+
+def transform_top(formula: c.Formula, replaced: Mapping[c.Core, c.Formula]) -> c.Formula:
+    """A formula with some of its parts replaced, the outermost first."""
+    if formula in replaced:
+        return replaced[formula]
+    below = children(formula)
+    return rebuilt(
+        formula,
+        [transform_top(p, replaced) if isinstance(p, c.Formula) else p for p in below],
+    )

@@ -1,0 +1,322 @@
+"""Formulas over rows of bindings, in many worlds at once.
+
+A row is a trace and an entity for each variable. Quantifiers have rows beneath a row, and only
+those that what is given does not decide, so that the cost follows the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from fotltn.errors import LimitError
+from fotltn.logic import core as c
+from fotltn.posterior.clauses import conjuncts, is_node, number_of, predicates
+from fotltn.semantics import crisp
+from fotltn.semantics.tables import Tables, within
+from fotltn.tree import postorder
+
+#: Bindings beneath a quantifier that are looked at at once, times points.
+_CELLS_AT_ONCE = 1 << 26
+
+#: The most rows that the quantifiers of a formula may have.
+MOST_ROWS = 1 << 24
+
+
+@dataclass(slots=True, eq=False)
+class Bindings:
+    """Bindings.
+
+    Args:
+        trace: the number of the trace of each.
+        places: for each variable the place on its axis.
+        parent: the row above each, of those beneath a quantifier.
+        cache: what does not depend on the world, by formula.
+        below: the rows beneath quantifiers.
+    """
+
+    trace: Tensor
+    places: dict[c.Axis, Tensor]
+    parent: Tensor | None = None
+    cache: dict[c.Core, Tensor] = field(default_factory=dict)
+    below: dict[c.Core, Bindings] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.trace.shape[0]
+
+    def take(self, index: Tensor) -> Bindings:
+        """Some of them."""
+        parent = None if self.parent is None else self.parent[index]
+        return Bindings(self.trace[index], {a: p[index] for a, p in self.places.items()}, parent)
+
+
+def all_rows(tables: Tables, axes: Sequence[c.Axis]) -> Bindings:
+    """Every binding of some variables in every trace, traces first."""
+    sizes = [tables.batch, *(tables.full_size(a) for a in axes)]
+    device = tables.lengths.device
+    count = 1
+    for size in sizes:
+        count *= size
+    if count > MOST_ROWS:
+        raise LimitError(f"{count:,} bindings are more than {MOST_ROWS:,}")
+    numbers = torch.arange(count, device=device)
+    parts: list[Tensor] = []
+    for size in reversed(sizes):
+        parts.append(numbers % size)
+        numbers = numbers // size
+    trace, *places = reversed(parts)
+    return Bindings(trace, dict(zip(axes, places, strict=True)))
+
+
+class RowTruth:
+    """Evaluates formulas in normal form over rows.
+
+    Attributes:
+        tables: what is given.
+        varying: the predicates whose tables worlds have, with axes (world, trace, arguments …,
+            time).
+    """
+
+    def __init__(self, tables: Tables, varying: Sequence[str]) -> None:
+        """Over some tables, with predicates that vary between worlds."""
+        self.tables, self.varying = tables, frozenset(varying)
+        self.times = tables.times
+        self._flags: dict[str, Tensor] = {}
+        self._varies: dict[c.Core, bool] = {}
+
+    def varies(self, node: c.Core) -> bool:
+        """Whether a formula may differ between worlds."""
+        if node not in self._varies:
+            self._varies[node] = bool(predicates(node) & self.varying)
+        return self._varies[node]
+
+    def flags(self, name: str) -> Tensor:
+        """The table of a given predicate as truth values, with axes (trace, arguments …, time)."""
+        if name not in self._flags:
+            self._flags[name] = crisp.true(name, self.tables.predicate(name), None)
+        return self._flags[name]
+
+    def lengths(self, rows: Bindings) -> Tensor:
+        """The number of points of the trace of each row."""
+        return self.tables.lengths[rows.trace]
+
+    # --- terms ---
+
+    def numbers(self, term: c.Term, rows: Bindings) -> Tensor:
+        """Entity numbers (or numbers) of a term, with axes (row, time), of time perhaps one."""
+        if isinstance(term, c.Variable):
+            places, axis = rows.places[term.axis], term.axis
+            if term.column is not None:
+                assert axis.relation is not None
+                column = self.tables.relation(axis.relation)[:, term.column]
+                places = column.to(places.device)[places]
+            return places.unsqueeze(-1)
+        if isinstance(term, c.Apply):
+            args = [self.numbers(a, rows) for a in term.args]
+            return self._gathered(self.tables.function(term.function), args, rows)
+        number: float | None
+        if isinstance(term, c.Constant):
+            number = number_of(term)
+            number = self.tables.constant(term) if number is None else number
+            return rows.trace.new_full((len(rows), 1), number)
+        assert isinstance(term, c.Number)
+        shape, device = (len(rows), 1), rows.trace.device
+        return torch.full(shape, term.value, dtype=torch.float64, device=device)
+
+    def _gathered(self, table: Tensor, args: Sequence[Tensor], rows: Bindings) -> Tensor:
+        """A given table at terms, with axes (row, time)."""
+        trace = rows.trace if table.shape[0] > 1 else torch.zeros_like(rows.trace)
+        if all(a.shape[-1] == 1 for a in args):
+            return table[(trace, *(a[:, 0] for a in args))]
+        times = self.times if table.shape[-1] > 1 else torch.zeros_like(self.times)
+        return table[(trace.unsqueeze(-1), *args, times)]
+
+    def _atom(self, node: c.Atom, rows: Bindings, worlds: Mapping[str, Tensor]) -> Tensor:
+        args = [self.numbers(a, rows) for a in node.args]
+        if node.predicate not in self.varying:
+            return self._gathered(self.flags(node.predicate), args, rows).unsqueeze(0)
+        table = worlds[node.predicate]
+        if all(a.shape[-1] == 1 for a in args):
+            return at_index(table, rows.trace, *(a[:, 0] for a in args))
+        times = self.times if table.shape[-1] > 1 else torch.zeros_like(self.times)
+        return at_index(table, rows.trace.unsqueeze(-1), *args, times)
+
+    # --- formulas ---
+
+    def truth(self, node: c.Formula, rows: Bindings, worlds: Mapping[str, Tensor]) -> Tensor:
+        """The truth of a formula, with axes (world, row, time); of world or time perhaps one."""
+        return self._truth(node, rows, worlds, {})
+
+    def _truth(
+        self,
+        node: c.Formula,
+        rows: Bindings,
+        worlds: Mapping[str, Tensor],
+        memo: dict[object, Tensor],
+    ) -> Tensor:
+        varies = self.varies(node)
+        if not varies and node in rows.cache:
+            return rows.cache[node]
+        if (key := (node, id(rows))) in memo:
+            return memo[key]
+        value = self._value(node, rows, worlds, memo)
+        if not varies:
+            rows.cache[node] = value
+        else:
+            memo[key] = value
+        return value
+
+    def _value(
+        self,
+        node: c.Formula,
+        rows: Bindings,
+        worlds: Mapping[str, Tensor],
+        memo: dict[object, Tensor],
+    ) -> Tensor:
+        def at(part: c.Formula) -> Tensor:
+            return self._truth(part, rows, worlds, memo)
+
+        match is_node(node):
+            case c.Truth(constant):
+                return torch.full((1, 1, 1), constant, device=rows.trace.device)
+            case c.Edge(past):
+                return self.tables.edge(past)[rows.trace].unsqueeze(0)
+            case c.Atom() as atom:
+                return self._atom(atom, rows, worlds)
+            case c.Equal(left, right):
+                pair = crisp.alike(self.numbers(left, rows), self.numbers(right, rows))
+                return torch.eq(*pair).unsqueeze(0)
+            case c.Compare(op, left, right):
+                a, b = self.numbers(left, rows), self.numbers(right, rows)
+                return crisp.compare(op, a, b).unsqueeze(0)
+            case c.Not(arg):
+                return ~at(arg)
+            case c.And(left, right):
+                return at(left) & at(right)
+            case c.Or(left, right):
+                return at(left) | at(right)
+            case c.Quantifier(universal, _, _, body) as quantifier:
+                inner = self.beneath(quantifier, rows)
+                value = self._truth(body, inner, worlds, memo)
+                if inner.parent is None or not len(inner):
+                    return torch.full((1, 1, 1), universal, device=rows.trace.device)
+                counted = counts(~value if universal else value, inner.parent, len(rows))
+                return counted == 0 if universal else counted > 0
+            case c.Shift(arg, steps, past, weak):
+                value = self.in_full(at(arg), rows)
+                lengths = self.lengths(rows)
+                return _by_row(lambda u: crisp.shift(u, steps, past, weak, lengths), value)
+            case c.Until(dual, left, right, window, past):
+                a, b = self.in_full(at(left), rows), self.in_full(at(right), rows)
+                a, b = torch.broadcast_tensors(a, b)
+                lengths = self.lengths(rows)
+                if dual:
+                    a, b = ~a, ~b
+                joined = torch.stack([a, b])
+                reached = _by_row(
+                    lambda u: crisp.until(u[:, 0], u[:, 1], window, past, lengths), joined
+                )
+                return ~reached if dual else reached
+            case c.Implies() | c.Aggregate():
+                raise AssertionError(node)
+            case never:
+                assert_never(never)
+
+    def in_full(self, value: Tensor, rows: Bindings) -> Tensor:
+        """A value with all rows and points."""
+        return value.expand(value.shape[0], len(rows), self.tables.horizon)
+
+    def beneath(self, node: c.Quantifier, rows: Bindings) -> Bindings:
+        """The rows beneath a quantifier that what is given leaves open."""
+        if node not in rows.below:
+            rows.below[node] = self._beneath(node, rows)
+        return rows.below[node]
+
+    def _beneath(self, node: c.Quantifier, rows: Bindings) -> Bindings:
+        axes = node.axes
+        factor = 1
+        for axis in axes:
+            factor *= self.tables.full_size(axis)
+        decided = [p for p in conjuncts(node.body, node.universal) if not self.varies(p)]
+        at_once = max(1, _CELLS_AT_ONCE // max(1, factor * self.tables.horizon))
+        chunks: list[Bindings] = []
+        total = 0
+        for start in range(0, len(rows), at_once):
+            part = torch.arange(start, min(start + at_once, len(rows)), device=rows.trace.device)
+            chunk = self._every(axes, rows, part, factor)
+            inside = within(self.lengths(chunk), self.times)
+            for piece in decided:
+                if not len(chunk):
+                    break
+                truth = self._truth(piece, chunk, {}, {})[0]
+                possible = ((~truth if node.universal else truth) & inside).any(-1)
+                index = possible.nonzero().squeeze(-1)
+                chunk, inside = chunk.take(index), inside[index]
+            total += len(chunk)
+            if total > MOST_ROWS:
+                raise LimitError(f"a quantifier has more than {MOST_ROWS:,} bindings to look at")
+            chunk.cache.clear()
+            chunk.below.clear()
+            chunks.append(chunk)
+        return _together(chunks, axes, rows)
+
+    def _every(self, axes: Sequence[c.Axis], rows: Bindings, part: Tensor, factor: int) -> Bindings:
+        parent = part.repeat_interleave(factor)
+        numbers = torch.arange(factor, device=part.device).repeat(part.shape[0])
+        places = {a: p[parent] for a, p in rows.places.items()}
+        for axis in reversed(axes):
+            size = self.tables.full_size(axis)
+            places[axis] = numbers % size
+            numbers = numbers // size
+        return Bindings(rows.trace[parent], places, parent)
+
+
+def _together(chunks: list[Bindings], axes: Sequence[c.Axis], rows: Bindings) -> Bindings:
+    if not chunks:
+        empty = rows.trace[:0]
+        places = dict.fromkeys((*rows.places, *axes), empty)
+        return Bindings(empty, places, empty)
+    parents = [chunk.parent for chunk in chunks if chunk.parent is not None]
+    return Bindings(
+        torch.cat([chunk.trace for chunk in chunks]),
+        {a: torch.cat([chunk.places[a] for chunk in chunks]) for a in chunks[0].places},
+        torch.cat(parents),
+    )
+
+
+def counts(value: Tensor, parent: Tensor, rows: int) -> Tensor:
+    """How many rows beneath each row are true; axes (world, row, …), as of the value."""
+    shape = (value.shape[0], rows, *value.shape[2:])
+    spread = value.expand(value.shape[0], parent.shape[0], *value.shape[2:])
+    return torch.zeros(shape, dtype=torch.int32, device=value.device).index_add_(
+        1, parent, spread.to(torch.int32)
+    )
+
+
+def at_index(table: Tensor, *index: Tensor) -> Tensor:
+    """The cells of tables (world, …) at an index that is the same in all worlds."""
+    result: Tensor = table[(slice(None), *index)]  # type: ignore[index]
+    return result
+
+
+def put(table: Tensor, values: Tensor, *index: Tensor) -> None:
+    """Write cells of tables (world, …) at an index that is the same in all worlds."""
+    table[(slice(None), *index)] = values  # type: ignore[index]
+
+
+def _by_row(function: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
+    """A function of tensors (row, …, time) applied to one with axes (…, row, time)."""
+    leading = value.dim() - 2
+    moved = value.movedim(leading, 0)
+    result = function(moved.contiguous())
+    return result.movedim(0, result.dim() - 2)
+
+
+def atoms_of(formula: c.Core, names: frozenset[str]) -> list[c.Atom]:
+    """The atoms of some predicates, each once."""
+    atoms = [n for n in postorder(formula) if isinstance(n, c.Atom) and n.predicate in names]
+    return list(dict.fromkeys(atoms))

@@ -1,0 +1,208 @@
+"""From a theory to what is sampled: what is defined, what is free, what moves together."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fotltn.analysis.truncation import End
+from fotltn.errors import LimitError
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory
+from fotltn.logic.defined import Definition, definitions_in
+from fotltn.posterior.clauses import Clause, clauses
+from fotltn.posterior.evidence import groups
+from fotltn.posterior.kinds import Kind, KindCompiler
+from fotltn.posterior.patterns import Bit, Slot
+from fotltn.semantics.tables import Tables
+from fotltn.tree import postorder
+
+#: The most bits of tracks that are joined to one.
+_MOST_JOINED = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What is sampled, and how.
+
+    Args:
+        free: the predicates that are drawn.
+        definitions: those that follow, each after those that it uses.
+        clauses: what axioms say beside definitions.
+        kinds: the kinds of tracks, in the order in which they move.
+        shared: groups of predicates that several kinds move.
+    """
+
+    free: tuple[str, ...]
+    definitions: Mapping[str, Definition]
+    clauses: tuple[Clause, ...]
+    kinds: tuple[Kind, ...]
+    shared: frozenset[tuple[str, ...]]
+
+
+def structure(
+    theory: CheckedTheory,
+    tables: Tables,
+    learned: Sequence[str],
+    labelled: Collection[str],
+    *,
+    define: Mapping[str, Definition] | None = None,
+    end: End = "undecided",
+) -> Structure:
+    """What to sample for a theory.
+
+    Args:
+        theory: the theory.
+        tables: what is given.
+        learned: the predicates that are not.
+        labelled: those of them that have labels.
+        define: what further predicates are, beside what hard axioms define.
+        end: what the end of a trace makes of an axiom that it cuts off.
+
+    Raises:
+        LimitError: tracks have too many states.
+    """
+    hard = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
+    told = dict(define or {})
+    uses = {name: _predicates(d.formula) for name, d in told.items()}
+    stated = definitions_in(hard, [n for n in learned if n not in told], uses)
+    definitions = _ordered({**told, **stated.by_name})
+    said = tuple(
+        clause
+        for axiom in theory.axioms
+        if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
+        for clause in clauses(axiom, end)
+    )
+    free = tuple(n for n in learned if n not in definitions)
+    compiler = KindCompiler(theory.signature, tables.sizes, said, definitions, labelled)
+    kinds = tuple(_kinds(compiler, free, tables))
+    kinds = (*kinds, *_rigid(compiler, kinds, free, tables))
+    times = Counter(
+        name for kind in kinds for name in {names for names, _ in groups(kind, static=False)}
+    )
+    fixed = {
+        names
+        for kind in kinds
+        for names, bits in groups(kind, static=False)
+        if any(slot.position is None for slot in kind.moving.bits[bits[0]].slots)
+    }
+    shared = frozenset(names for names, number in times.items() if number > 1) | fixed
+    return Structure(free, definitions, said, kinds, shared)
+
+
+def _predicates(formula: c.Formula) -> list[str]:
+    return [node.predicate for node in postorder(formula) if isinstance(node, c.Atom)]
+
+
+def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
+    """Definitions, each after those that it uses."""
+    result: dict[str, Definition] = {}
+    rest = dict(definitions)
+    while rest:
+        ready = [n for n, d in rest.items() if not set(_predicates(d.formula)) & set(rest) - {n}]
+        assert ready, "definitions do not go round in circles"
+        for name in ready:
+            result[name] = rest.pop(name)
+    return result
+
+
+def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Iterator[Kind]:
+    """Joint blocks where axioms tie a relation to others, and one kind for each tuple of sorts."""
+    signature = compiler.signature
+    covered: set[str] = set()
+    for name in free:
+        sorts = signature.predicates[name].sorts
+        if len(sorts) != 2 or signature.predicates[name].static:
+            continue
+        for position in (0, 1):
+            kind = _joined(compiler, free, tables, name, position)
+            if kind is not None:
+                covered |= {bit.predicate for bit in kind.moving.bits[: kind.free]}
+                yield kind
+    by_sorts: dict[tuple[str, ...], list[str]] = {}
+    for name in free:
+        by_sorts.setdefault(signature.predicates[name].sorts, []).append(name)
+    for sorts, names in by_sorts.items():
+        if set(names) <= covered:
+            continue
+        bits = [_plain(compiler, name) for name in names]
+        yield compiler.kind(sorts, bits, "x".join(sorts) or "()")
+
+
+def _rigid(
+    compiler: KindCompiler, kinds: Sequence[Kind], free: Sequence[str], tables: Tables
+) -> list[Kind]:
+    """All that hard axioms tie, as one track a trace, if it is small: no track may move alone."""
+    hard = [f for kind in kinds for f in kind.factors if f.weight is None and f.labelled is None]
+    names = {name for factor in hard for name in _predicates(factor.formula)}
+    sorts = {compiler.signature.predicates[name].sorts for name in names & set(free)}
+    bits: list[Bit] = []
+    for name in free:
+        decl = compiler.signature.predicates[name]
+        if decl.sorts in sorts:  # what shares arguments shares a prior
+            for numbers in itertools.product(*(range(tables.sizes[s]) for s in decl.sorts)):
+                slots = tuple(Slot(None, number) for number in numbers)
+                bits.append(Bit(name, slots, decl.sorts, decl.static))
+    if not bits or len(bits) > _MOST_JOINED:
+        return []
+    try:
+        return [compiler.kind((), bits, "all")]
+    except LimitError:
+        return []
+
+
+def _plain(compiler: KindCompiler, name: str) -> Bit:
+    decl = compiler.signature.predicates[name]
+    return Bit(name, tuple(Slot(n) for n in range(len(decl.sorts))), decl.sorts, decl.static)
+
+
+def _joined(
+    compiler: KindCompiler, free: Sequence[str], tables: Tables, name: str, position: int
+) -> Kind | None:
+    """Tracks of one argument of a relation, with the relation to each entity of the other sort."""
+    signature = compiler.signature
+    sorts = signature.predicates[name].sorts
+    stays, goes = sorts[position], sorts[1 - position]
+    relations = [
+        n for n in free
+        if signature.predicates[n].sorts == sorts and not signature.predicates[n].static
+    ]  # fmt: skip
+    alone = [n for n in free if signature.predicates[n].sorts == (stays,)]
+    if name != relations[0] or not _tied(compiler.clauses, relations, alone, position):
+        return None
+    size = tables.sizes[goes]
+    if len(alone) + size * len(relations) > _MOST_JOINED:
+        return None
+    bits = [_plain(compiler, n) for n in alone]
+    for number in range(size):
+        for relation in relations:
+            slots = [Slot(None, number), Slot(None, number)]
+            slots[position] = Slot(0)
+            bits.append(Bit(relation, tuple(slots), sorts, static=False))
+    try:
+        return compiler.kind((stays,), bits, f"{stays} with {name}")
+    except LimitError:
+        return None
+
+
+def _tied(
+    said: Sequence[Clause], relations: Sequence[str], alone: Sequence[str], position: int
+) -> bool:
+    """Whether a hard clause ties a relation to something else of the argument at a position."""
+    for clause in said:
+        if clause.weight is not None:
+            continue
+        seen: dict[c.Term, set[c.Core]] = {}
+        for node in postorder(clause.body):
+            if isinstance(node, c.Atom):
+                if node.predicate in relations:
+                    seen.setdefault(node.args[position], set()).add(node)
+                elif node.predicate in alone:
+                    seen.setdefault(node.args[0], set()).add(node)
+        for atoms in seen.values():
+            names = {a.predicate for a in atoms if isinstance(a, c.Atom)}
+            if len(atoms) > 1 and names & set(relations):
+                return True
+    return False

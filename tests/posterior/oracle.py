@@ -1,0 +1,284 @@
+"""Tiny worlds by the thousand: what is sampled, and what enumeration of all worlds says."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fotltn.analysis.truncation import End, if_longer
+from fotltn.errors import CheckError
+from fotltn.grounding.labels import Labels
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory, check
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.semantics import crisp
+from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import parse_theory
+
+#: What the prior is as long as nothing is learned.
+STAYS = 0.9
+
+SIGNATURE = """
+sort a, b
+predicate P(a), Q(a), Tie(a, b), V(b), D(b), E(a)
+static predicate Fix(a)
+predicate Near(a), Has(a, b)
+static predicate K(a, b)
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A tiny theory with what is given, labels and rates."""
+
+    theory: CheckedTheory
+    tables: Tables
+    labels: Labels
+    learned: tuple[str, ...]
+    rates: Mapping[str, NoiseRates]
+    text: str
+    end: End
+
+
+def case(seed: int) -> Case:
+    """A random one; the same for the same seed."""
+    for attempt in itertools.count():
+        with suppress(CheckError):  # a variable that occurs nowhere has no sort
+            return _case(random.Random(1000 * seed + attempt), seed)
+    raise AssertionError
+
+
+def _case(choose: random.Random, seed: int) -> Case:
+    learned = choose.choice(["P", "P Q", "P Fix", "P V", "Tie", "P Tie", "Q V"]).split()
+    axioms: list[str] = []
+    given = {"Near": "a", "Has": "ab", "K": "ab"}
+    names = {n: {"Tie": "ab", "V": "b"}.get(n, "a") for n in learned} | given
+    if choose.random() < 0.5:
+        axioms.append(f"hard axiom DE: forall x. G(E(x) <-> {_formula(choose, names, ['x'], 2)})")
+        if any(f"{n}(" in axioms[-1] for n in learned):
+            learned.append("E")
+        else:
+            axioms.pop()
+    if choose.random() < 0.5:
+        axioms.append(f"hard axiom DD: forall y. G(D(y) <-> {_formula(choose, names, ['y'], 2)})")
+        if any(f"{n}(" in axioms[-1] for n in learned):
+            learned.append("D")
+        else:
+            axioms.pop()
+    names |= {n: {"E": "a", "D": "b"}[n] for n in learned if n in ("E", "D")}
+    for number in range(choose.randint(1, 3)):
+        hard = choose.random() < 0.5
+        axes = choose.choice([["x"], ["x", "y"], ["y"], ["x", "x2"], []])
+        always = choose.random() < 0.8
+        body = _formula(choose, names, axes, choose.randint(1, 3))
+        inner = f"G({body})" if always else f"({body})"
+        prefix = f"forall {', '.join(axes)}. " if axes else ""
+        weight = "" if hard else f" weight {choose.choice([0.3, 1.0, 2.0])}"
+        axioms.append(f"{'hard ' if hard else ''}axiom A{number}{weight}: {prefix}{inner}")
+    text = SIGNATURE + "\n".join(axioms) + "\n"
+    theory = check(parse_theory(text))
+    sizes = {"a": choose.choice([1, 2]), "b": choose.choice([1, 2])}
+    lengths = [choose.choice([1, 2, 3, 4]) for _ in range(choose.choice([1, 1, 2]))]
+    horizon = max(lengths)
+    generator = torch.Generator().manual_seed(seed)
+    predicates = {}
+    signature = theory.signature
+    for name in ("Near", "Has", "K"):
+        decl = signature.predicates[name]
+        shape = (len(lengths), *(sizes[s] for s in decl.sorts), 1 if decl.static else horizon)
+        predicates[name] = (torch.rand(shape, generator=generator) < 0.6).double()
+    tables = Tables(sizes, torch.tensor(lengths), horizon, predicates, signature=signature)
+    index, truth = {}, {}
+    for name in learned:
+        decl = signature.predicates[name]
+        cells = [
+            (t, *args, time)
+            for t, length in enumerate(lengths)
+            for args in itertools.product(*(range(sizes[s]) for s in decl.sorts))
+            for time in range(1 if decl.static else length)
+            if choose.random() < 0.4
+        ]
+        index[name] = torch.tensor(cells, dtype=torch.int64).reshape(-1, len(decl.sorts) + 2).T
+        truth[name] = torch.tensor([choose.choice([0.0, 1.0, 1.0, 0.7]) for _ in cells]).double()
+    labels = Labels(index, truth, {n: signature.predicates[n].sorts for n in learned})
+    rates = {n: NoiseRates(choose.choice([0.1, 0.3]), choose.choice([0.05, 0.2])) for n in learned}
+    end: End = choose.choice(["undecided", "final"])
+    return Case(theory, tables, labels, tuple(learned), rates, text, end)
+
+
+def _formula(choose: random.Random, names: Mapping[str, str], bound: list[str], depth: int) -> str:
+    if depth == 0 or choose.random() < 0.1:
+        return _atom(choose, names, bound)
+    inner = depth - 1
+    kind = choose.randrange(12)
+    a = _formula(choose, names, bound, inner)
+    if kind < 2:
+        return f"!({a})"
+    b = _formula(choose, names, bound, inner)
+    if kind < 6:
+        return f"({a}) {choose.choice(['&', '|', '->', '<->'])} ({b})"
+    if kind < 8:
+        operator = choose.choice(
+            ["X", "WX", "F", "G", "Y", "WY", "O", "H", "F[<=1]", "G[1,2]", "O[<=2]", "H[1,1]"]
+        )
+        return f"{operator} ({a})"
+    if kind < 10:
+        operator = choose.choice(["U", "R", "S", "U[0,2]", "S[<=1]", "W"])
+        return f"({a}) {operator} ({b})"
+    fresh = choose.choice(["x", "y"]) + str(len(bound) + 3)
+    body = _formula(choose, names, [*bound, fresh], inner)
+    return f"({choose.choice(['exists', 'forall'])} {fresh}. {body})"
+
+
+def _atom(choose: random.Random, names: Mapping[str, str], bound: list[str]) -> str:
+    usable = []
+    for name, sorts in names.items():
+        options = [[v for v in bound if v[0] == {"a": "x", "b": "y"}[s]] for s in sorts]
+        if all(options):
+            usable += [f"{name}({', '.join(one)})" for one in itertools.product(*options)]
+    return choose.choice(usable) if usable else choose.choice(["first", "last", "true"])
+
+
+class Exact:
+    """All worlds of a case, and how likely they are.
+
+    Attributes:
+        marginals: the exact probability of each atom; None if no world obeys the hard axioms.
+        worlds: how many do.
+    """
+
+    def __init__(
+        self, one: Case, free: Sequence[str], definitions: Mapping[str, c.Formula]
+    ) -> None:
+        """Enumerate; `definitions` are formulas by predicate, over the head's variables."""
+        tables, signature = one.tables, one.theory.signature
+        cells: list[tuple[str, tuple[int, ...]]] = []
+        for name in free:
+            decl = signature.predicates[name]
+            for t, length in enumerate(tables.lengths.tolist()):
+                for args in itertools.product(*(range(tables.sizes[s]) for s in decl.sorts)):
+                    times = 1 if decl.static else length
+                    cells += [(name, (t, *args, time)) for time in range(times)]
+        self.atoms = len(cells)
+        if self.atoms > 14:
+            return
+        count = 1 << len(cells)
+        bits = (np.arange(count)[:, None] >> np.arange(len(cells)) & 1).astype(np.float64)
+        batch = tables.batch
+        worlds: dict[str, Tensor] = {}
+        for name in free:
+            decl = signature.predicates[name]
+            sizes = (tables.sizes[s] for s in decl.sorts)
+            times = 1 if decl.static else tables.horizon
+            worlds[name] = torch.zeros(count, batch, *sizes, times, dtype=torch.float64)
+        for column, (name, cell) in enumerate(cells):
+            worlds[name].movedim(0, -1)[cell] = torch.from_numpy(bits[:, column])
+
+        def spread(table: Tensor) -> Tensor:
+            return table.expand(count, *table.shape).reshape(count * batch, *table.shape[1:])
+
+        def laid() -> Tables:
+            flat = {n: t.reshape(count * batch, *t.shape[2:]) for n, t in worlds.items()}
+            fixed = {n: spread(t) for n, t in tables.predicates.items()}  # type: ignore[arg-type]
+            return replace(
+                tables, lengths=tables.lengths.repeat(count), predicates={**fixed, **flat}
+            )
+
+        for name, formula in definitions.items():
+            decl = signature.predicates[name]
+            value = crisp.evaluate(formula, laid()).tensor.double()
+            if value.dim() == 2:  # a formula without variables
+                value = value.unsqueeze(1).expand(-1, tables.sizes[decl.sorts[0]], -1)
+            if decl.static:
+                value = value[..., :1]
+            worlds[name] = value.reshape(count, batch, *value.shape[1:])
+        everything = laid()
+        log = torch.zeros(count, dtype=torch.float64)
+        for axiom in one.theory.axioms:
+            log += self._axiom(axiom.formula, axiom.hard, axiom.weight, one.end, everything, count)
+        for name in one.learned:
+            missed, invented = one.rates[name]
+            degree = one.labels.truth[name]
+            value = worlds[name][(slice(None), *one.labels.index[name])]
+            true = degree * (1 - missed) + (1 - degree) * missed
+            false = degree * invented + (1 - degree) * (1 - invented)
+            log += (value * true.log() + (1 - value) * false.log()).sum(1)
+        log += self._prior(one, free, worlds)
+        if not torch.isfinite(log.max()):
+            self.marginals: dict[str, Tensor] | None = None
+            self.worlds = 0
+            return
+        weight = (log - log.max()).exp()
+        weight /= weight.sum()
+        self.worlds = int((weight > 0).sum())
+        self.feasible = torch.isfinite(log)
+        self.bits, self.cells, self.weight = bits, cells, weight
+        self.marginals = {
+            n: (t * weight.reshape(-1, *[1] * (t.dim() - 1))).sum(0) for n, t in worlds.items()
+        }
+
+    def _axiom(
+        self, formula: c.Formula, hard: bool, weight: float, end: End, tables: Tables, count: int
+    ) -> Tensor:
+        """What an axiom is worth in each world: cells that break it are counted one by one."""
+        axes: list[c.Axis] = []
+        always = False
+        body = formula
+        while True:
+            if isinstance(body, c.Quantifier) and body.universal and body.guard is None:
+                axes += body.axes
+                body = body.body
+            elif (
+                isinstance(body, c.Aggregate)
+                and body.universal
+                and not body.past
+                and (body.window == c.Window())
+            ):
+                always, body = True, body.arg
+            else:
+                break
+        if isinstance(body, c.And):
+            parts = [body.left, body.right]
+            total = torch.zeros(count, dtype=torch.float64)
+            for part in parts:
+                inner = c.Aggregate(True, part, c.Window(), past=False) if always else part
+                if axes:
+                    inner = c.Quantifier(True, tuple(axes), None, inner)
+                total += self._axiom(inner, hard, weight, end, tables, count)
+            return total
+        value = crisp.evaluate(if_longer(body) if end == "undecided" else body, tables)
+        sizes = [tables.sizes[a.sort or ""] for a in axes if a not in value.axes]
+        times = int(np.prod(sizes)) if sizes else 1
+        inside = tables.inside if always else tables.edge(past=True)
+        shape = (inside.shape[0], *[1] * (value.tensor.dim() - 2), inside.shape[1])
+        broken = (~value.tensor & inside.reshape(shape)).flatten(1).sum(1).double() * times
+        broken = broken.reshape(count, -1).sum(1)
+        if hard:
+            return torch.where(broken > 0, -torch.inf, 0.0).double()
+        return -weight * broken
+
+    def _prior(self, one: Case, free: Sequence[str], worlds: Mapping[str, Tensor]) -> Tensor:
+        """Values of a tuple of arguments stay with 0.9, or change to any other."""
+        signature = one.theory.signature
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in free:
+            if not signature.predicates[name].static:
+                groups.setdefault(signature.predicates[name].sorts, []).append(name)
+        total = torch.zeros(next(iter(worlds.values())).shape[0], dtype=torch.float64)
+        for names in groups.values():
+            size = 1 << len(names)
+            word = sum(worlds[n].long() << place for place, n in enumerate(names))
+            assert isinstance(word, Tensor)
+            same = word[..., 1:] == word[..., :-1]
+            steps = torch.where(same, np.log(STAYS), np.log((1 - STAYS) / (size - 1))).double()
+            inside = one.tables.inside[:, 1:]
+            inside = inside.reshape(inside.shape[0], *[1] * (word.dim() - 3), inside.shape[1])
+            total += (steps * inside).flatten(1).sum(1)
+        return total
