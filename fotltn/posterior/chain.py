@@ -13,6 +13,9 @@ from fotltn.posterior.product import TrackAutomaton
 #: Numbers that one pass may hold.
 _NUMBERS_AT_ONCE = 1 << 25
 
+#: Products are brought back to about 1 every so many points.
+_SCALED = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Gain:
@@ -40,7 +43,7 @@ class Weights:
     Args:
         evidence: logarithms by letter, with axes (track, time, letter).
         static: logarithms by the value of the static bits, with axes (track, value).
-        moves: logarithms by prior condition, state and way, of the prior.
+        moves: logarithms by prior condition, way and state, of the prior.
         prior: the prior condition, with axes (track, time).
         conditions: the conditions as bits, with axes (world, track, time), of world perhaps one.
         lengths: the number of points of each track.
@@ -63,8 +66,9 @@ class Chain:
         """Put a product on a device."""
         self.product = product
         self.states, self.ways = product.letter.shape
-        self.letter = torch.from_numpy(product.letter).to(device)
-        self.next = torch.from_numpy(product.next).to(device)
+        # Ways come before states, so that sums over ways are of long rows.
+        self.letter = torch.from_numpy(product.letter.T.copy()).to(device)
+        self.next = torch.from_numpy(product.next.swapaxes(1, 2).copy()).to(device)
         self.accepts = torch.from_numpy(product.accepts).to(device)
         self.starts = torch.from_numpy(product.starts).to(device)
         self.statics = torch.from_numpy(product.statics).to(device)
@@ -72,10 +76,10 @@ class Chain:
         self.device = device
 
     def patterns(self, gain: Gain, digits: Tensor) -> Tensor:
-        """The pattern of each state and way: what was, and the letter's own digit."""
-        before = self.before[gain.window].unsqueeze(-1) % gain.base ** (gain.length - 1)
+        """The pattern of each way and state: what was, and the letter's own digit."""
+        before = self.before[gain.window] % gain.base ** (gain.length - 1)
         pattern = before * gain.base + digits[self.letter]
-        patterns: Tensor = pattern + self.statics.unsqueeze(-1) * gain.base**gain.length
+        patterns: Tensor = pattern + self.statics * gain.base**gain.length
         return patterns
 
     def draw(
@@ -94,7 +98,8 @@ class Chain:
             (world, track); the logarithm of what all draws of a track weigh together, likewise.
         """
         tracks, times = weights.evidence.shape[:2]
-        per_track = worlds * (times + 1) * (self.states + 1)
+        edges = self.states * self.ways
+        per_track = worlds * (times + 1) * (2 * edges + self.states + 1)
         step = max(1, min(_NUMBERS_AT_ONCE // per_track, tracks)) if tracks else 1
         parts = []
         for start in range(0, tracks, step):
@@ -109,85 +114,89 @@ class Chain:
         tracks, times = weights.evidence.shape[:2]
         count = worlds * tracks
         gains = [self._normalised(gain) for gain in weights.gains]
-        patterns = [
-            self.patterns(gain, which).reshape(-1)
-            for gain, which in zip(weights.gains, digits, strict=True)
-        ]
-        letter, nexts = self.letter.reshape(-1), self.next.reshape(self.next.shape[0], -1)
-        top = weights.evidence.amax(-1, keepdim=True)
-        evidence = (weights.evidence - top).exp()
-        moves = weights.moves.reshape(weights.moves.shape[0], -1).exp()
-        varied = nexts.shape[0] > 1
-        many = moves.shape[0] > 1
-
-        def factors(t: int, edges: Tensor | None) -> tuple[Tensor, Tensor]:
-            """What ways weigh at a point, and where they lead; of all, or of some by track."""
-            conditions = weights.conditions[..., t].expand(worlds, tracks).reshape(-1)
-            now = evidence[:, t]
-            if edges is None:
-                value = now[:, letter]
-                value = value * (moves[weights.prior[:, t]] if many else moves)
-                value = value.expand(worlds, *value.shape).reshape(count, -1)
-                following = nexts[conditions] if varied else nexts.expand(count, -1)
-                for gain, pattern in zip(gains, patterns, strict=True):
-                    value = value * gain[:, t][:, pattern]
-                return value, following
-            which = letter[edges]
-            value = now.expand(worlds, *now.shape).reshape(count, -1).gather(1, which)
-            prior = weights.prior[:, t].expand(worlds, tracks).reshape(-1)
-            value = value * moves[(prior if many else torch.zeros_like(prior)).unsqueeze(-1), edges]
-            following = nexts[(conditions if varied else conditions * 0).unsqueeze(-1), edges]
-            for gain, pattern in zip(gains, patterns, strict=True):
-                value = value * gain[:, t].gather(1, pattern[edges])
-            return value, following
-
+        ways = self._ways(weights, gains, digits, worlds)
+        following = self._following(weights, worlds)
         lengths = weights.lengths.expand(worlds, tracks).reshape(-1)
         end = self._ends(weights, gains, lengths, count)
-        later = torch.zeros(
-            times + 1, count, self.states + 1, dtype=evidence.dtype, device=self.device
-        )
-        later[times] = end
-        scale = torch.zeros(count, dtype=evidence.dtype, device=self.device)
+        later, scale = end.clone(), torch.zeros_like(end[:, 0])
+        total = later[:, :-1]  # what lies behind a state that leads nowhere stays 0
+        by_way = ways.view(times, count, self.ways, self.states)
         least = int(lengths.min()) if count else 0
         for t in range(times - 1, -1, -1):
-            value, following = factors(t, None)
-            reached = value * later[t + 1].gather(1, following)
-            total = reached.view(count, self.states, self.ways).sum(-1)
-            best = total.amax(-1, keepdim=True).clamp_min(1e-300)
-            total = total / best
-            if t < least:
-                later[t, :, :-1] = total
+            # From here on, `ways` has what lies behind each way, too.
+            ways[t].mul_(later.gather(1, following[t]))
+            torch.sum(by_way[t], 1, out=total)
+            if t % _SCALED == 0 or t >= least:
+                best = total.amax(-1, keepdim=True).clamp_min(1e-300)
+                if t >= least:
+                    inside = (t < lengths).unsqueeze(-1)
+                    best = torch.where(inside, best, 1.0)
+                    total.copy_(torch.where(inside, total / best, end[:, :-1]))
+                else:
+                    total.div_(best)
                 scale += best.squeeze(-1).log()
-            else:
-                inside = (t < lengths).unsqueeze(-1)
-                later[t, :, :-1] = torch.where(inside, total, end[:, :-1])
-                scale += torch.where(inside, best, 1.0).squeeze(-1).log()
-        return self._forwards(weights, later, scale, factors, lengths, worlds, generator)
+        return self._forwards(weights, ways, following, later, scale, lengths, generator)
+
+    def _ways(
+        self, weights: Weights, gains: Sequence[Tensor], digits: Sequence[Tensor], worlds: int
+    ) -> Tensor:
+        """What ways weigh, with axes (time, world and track, way and state)."""
+        tracks, times = weights.evidence.shape[:2]
+        top = weights.evidence.amax(-1, keepdim=True)
+        evidence = (weights.evidence - top).exp().transpose(0, 1)
+        moves = weights.moves.reshape(weights.moves.shape[0], -1).exp()
+        by_prior = moves[weights.prior.T] if moves.shape[0] > 1 else moves
+        value = evidence[:, :, self.letter.reshape(-1)] * by_prior
+        ways = value.unsqueeze(1).expand(times, worlds, *value.shape[1:])
+        ways = ways.reshape(times, worlds * tracks, -1)
+        for gain, values, which in zip(weights.gains, gains, digits, strict=True):
+            pattern = self.patterns(gain, which).reshape(-1)
+            ways = ways * values[:, :times].transpose(0, 1)[:, :, pattern]
+        return ways.contiguous() if weights.gains or worlds == 1 else ways.clone()
+
+    def _following(self, weights: Weights, worlds: int) -> Tensor:
+        """Where ways lead, with the same axes."""
+        tracks, times = weights.evidence.shape[:2]
+        nexts = self.next.reshape(self.next.shape[0], -1)
+        if nexts.shape[0] == 1:
+            return nexts.expand(times, worlds * tracks, -1)
+        conditions = weights.conditions.expand(worlds, tracks, times).reshape(-1, times)
+        return nexts[conditions.T]
 
     def _forwards(
-        self, weights: Weights, later: Tensor, scale: Tensor, factors: object, lengths: Tensor,
-        worlds: int, generator: torch.Generator,
+        self, weights: Weights, ways: Tensor, following: Tensor, first: Tensor, scale: Tensor,
+        lengths: Tensor, generator: torch.Generator,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         tracks, times = weights.evidence.shape[:2]
-        count = worlds * tracks
+        count = ways.shape[1]
+        worlds = count // max(1, tracks)
         starts = torch.where(self.starts < 0, self.states, self.starts)
         static = weights.static.expand(worlds, *weights.static.shape).reshape(count, -1)
         top = static.amax(-1, keepdim=True)
-        first = (static - top).exp() * later[0][:, starts]
-        total = first.sum(-1).clamp_min(1e-300).log() + top.squeeze(-1) + scale
-        chosen = _drawn(first, generator)
-        state = starts[chosen]
-        letters = torch.zeros(times, count, dtype=torch.int64, device=self.device)
-        ways = torch.arange(self.ways, device=self.device)
+        begins = (static - top).exp() * first[:, starts]
+        total = begins.sum(-1).clamp_min(1e-300).log() + top.squeeze(-1) + scale
+        draws = torch.rand(
+            times + 1, count, 1, dtype=ways.dtype, generator=generator, device=self.device
+        )
+        chosen = _picked(begins.unsqueeze(-1), draws[times]).squeeze(-1)
+        # Where each state would go is drawn for all states, so that the walk is a look-up.
+        by_way = ways.view(times, count, self.ways, self.states)
+        picked = _picked(by_way, draws[:times])
+        edges = picked * self.states + torch.arange(self.states, device=self.device)
+        after = following.gather(2, edges)
+        states = torch.empty(times, count, dtype=torch.int64, device=self.device)
+        state = starts[chosen].clamp_max(self.states - 1).unsqueeze(-1)
+        least = int(lengths.min()) if count else 0
         for t in range(times):
-            edges = state.clamp_max(self.states - 1).unsqueeze(-1) * self.ways + ways
-            value, following = factors(t, edges)  # type: ignore[operator]
-            value = value * later[t + 1].gather(1, following)
-            pick = _drawn(value, generator).unsqueeze(-1)
-            inside = t < lengths
-            drawn = self.letter.reshape(-1)[edges.gather(1, pick).squeeze(-1)]
-            letters[t] = torch.where(inside, drawn, letters[t])
-            state = torch.where(inside, following.gather(1, pick).squeeze(-1), state)
+            states[t] = state.squeeze(-1)
+            state = after[t].gather(1, state).clamp_max_(self.states - 1)
+            if t >= least:
+                state = torch.where((t < lengths).unsqueeze(-1), state, states[t].unsqueeze(-1))
+        edges = edges.gather(2, states.unsqueeze(-1)).squeeze(-1)
+        letters = self.letter.reshape(-1)[edges]
+        if least < times:
+            inside = torch.arange(times, device=self.device).unsqueeze(-1) < lengths
+            letters = torch.where(inside, letters, 0)
         shaped = letters.reshape(times, worlds, tracks).permute(1, 2, 0)
         return shaped, chosen.reshape(worlds, tracks), total.reshape(worlds, tracks)
 
@@ -221,10 +230,17 @@ def _some(weights: Weights, part: slice) -> Weights:
     )  # fmt: skip
 
 
-def _drawn(value: Tensor, generator: torch.Generator) -> Tensor:
-    """A column of each row, as likely as its value is large."""
-    summed = value.cumsum(-1)
-    draw = torch.rand(
-        value.shape[0], 1, dtype=value.dtype, generator=generator, device=value.device
-    )
-    return (summed <= draw * summed[:, -1:]).sum(-1).clamp_max(value.shape[-1] - 1)
+def _picked(value: Tensor, draw: Tensor) -> Tensor:
+    """A place of the last axis but one, as likely as its value is large.
+
+    Args:
+        value: what places weigh.
+        draw: numbers from 0 to 1, without that axis.
+    """
+    limit = value.sum(-2) * draw
+    place = torch.zeros(limit.shape, dtype=torch.int64, device=value.device)
+    so_far = torch.zeros_like(limit)
+    for way in range(value.shape[-2] - 1):
+        so_far = so_far + value[..., way, :]
+        place += so_far <= limit
+    return place

@@ -191,22 +191,22 @@ class Prior:
         return value
 
     def by_way(self, letters: Tensor, letter: Tensor, last: Tensor) -> Tensor:
-        """Logarithms of each way on, with axes (condition, state, way).
+        """Logarithms of each way on, with axes (condition, way, state).
 
         Args:
             letters: the bits of each letter.
-            letter: the letter of each way, with axes (state, way).
+            letter: the letter of each way, with axes (way, state).
             last: the remembered bits of each state, or -1 at the start.
         """
         total = torch.zeros(self.conditions, *letter.shape, dtype=torch.float64, device=self.device)
         remembered = self.kind.shape.remembered
-        started = (last >= 0).unsqueeze(-1)
+        started = last >= 0
         for group in self.groups:
             now = self.word(letters, group)[letter]
             before = torch.zeros_like(last)
             for place, bit in enumerate(group.bits):
                 before |= (last.clamp_min(0) >> remembered.index(bit) & 1) << place
-            moves = self.tables.moves[group.names][:, before.unsqueeze(-1), now]
+            moves = self.tables.moves[group.names][:, before, now]
             initial = self.tables.initial[group.names][:, now]
             total = total + torch.where(started, moves, initial)
         return total
