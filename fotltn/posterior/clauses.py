@@ -251,6 +251,15 @@ def _pushed(
         if free_axes(body.left) & set(axes):
             return c.Quantifier(universal, axes, None, body)
         return replace(body, right=_pushed(universal, axes, body.right, moving))
+    if (
+        isinstance(body, c.Until)
+        and body.dual is not universal
+        and any(map(moving, postorder(body)))
+    ):
+        # The first point at which the right side decides is the same for all.
+        if not free_axes(body.right) & set(axes):
+            return replace(body, left=_pushed(universal, axes, body.left, moving))
+        return c.Quantifier(universal, axes, None, body)
     if isinstance(body, c.Shift) and body.weak is universal and any(map(moving, postorder(body))):
         return c.Shift(_pushed(universal, axes, body.arg, moving), body.steps, body.past, body.weak)
     if isinstance(body, c.Quantifier) and body.universal is universal:

@@ -6,7 +6,7 @@ definitions say of one track alone becomes automata; the rest are factors betwee
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fotltn.errors import DataError, listing
@@ -48,7 +48,7 @@ class Factor:
         axes: its variables.
         formula: in normal form; of a defined predicate, what it is.
         weight: what a cell costs at which the formula is false; None if none may be.
-        labelled: the predicate whose labels are evidence of the formula.
+        labelled: the atom whose labels are evidence of the formula.
         span: how far it sees; None if windows cannot hold it, so that draws are tested by it.
     """
 
@@ -56,7 +56,7 @@ class Factor:
     axes: tuple[c.Axis, ...]
     formula: c.Formula
     weight: float | None
-    labelled: str | None
+    labelled: c.Atom | None
     span: Sight | None
 
 
@@ -101,6 +101,7 @@ class KindCompiler:
         clauses: what axioms say, but for what holds by definition.
         definitions: what is defined, each after those that it uses.
         labelled: the predicates that have labels.
+        seen: which values conditions have at once, as bits; of those over some axes.
     """
 
     signature: Signature
@@ -108,6 +109,7 @@ class KindCompiler:
     clauses: Sequence[Clause]
     definitions: Mapping[str, Definition]
     labelled: Collection[str]
+    seen: Callable[[Sequence[c.Formula], tuple[c.Axis, ...]], tuple[int, ...]]
     _machines: dict[tuple[c.Formula, int], Machine] = field(default_factory=dict)
 
     def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> Kind:
@@ -172,10 +174,11 @@ class _Compilation:
                 continue
             expanded[name] = definition
             if name in self.theory.labelled:
-                for axes, part in self._grounded((), formula):
-                    assert not axes
-                    factor = Factor(name, definition.axes, part, None, name, None)
-                    self.factors.append(factor)
+                atom = self._atom(name, definition.axes)
+                for axes, said in self._grounded(definition.axes, c.And(atom, formula)):
+                    assert isinstance(said, c.And)
+                    assert isinstance(said.left, c.Atom)
+                    self.factors.append(Factor(name, axes, said.right, None, said.left, None))
         return expanded
 
     def _as_bit(self, definition: Definition, static: bool) -> bool:
@@ -247,7 +250,7 @@ class _Compilation:
                     for names, part in results
                     for number in range(sizes[axis.sort or ""])
                 ]
-        return [(names, nnf(transform(part, _decided))) for names, part in results]
+        return [(names, _settled(part)) for names, part in results]
 
     def _terms(self, body: c.Formula) -> tuple[c.Axis, ...] | None:
         """The variables of the only track that a formula is about; None if there is none."""
@@ -448,7 +451,11 @@ class _Compilation:
             places.append((place, changing))
         remembered = tuple(n for n in range(self.free) if not self.moving.bits[n].static)
         shape = Shape(
-            len(self.moving.bits), static, remembered, tuple(windows), len(self.conditions)
+            len(self.moving.bits),
+            static,
+            remembered,
+            tuple(windows),
+            self.theory.seen([*self.conditions], self.axes),
         )
         automaton = product([part for _, part in parts], shape)
         if not automaton.states or (automaton.starts < 0).all():
@@ -459,6 +466,13 @@ class _Compilation:
             self.moving, self.axes, self.free, self.helping, self.soft, tuple(self.conditions),
             tuple(parts), automaton, shape, tuple(self.factors), tuple(places),
         )  # fmt: skip
+
+
+def _settled(formula: c.Formula) -> c.Formula:
+    """A formula in normal form, in which equations of entities are decided."""
+    if isinstance(formula, c.And):  # of which an atom and its definition must stay two
+        return c.And(_settled(formula.left), _settled(formula.right))
+    return nnf(transform(formula, _decided))
 
 
 def _beneath(node: c.Formula) -> list[c.Formula]:

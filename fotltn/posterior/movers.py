@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
-from fotltn.posterior.clauses import free_axes
+from fotltn.posterior.clauses import free_axes, number_of
 from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables
 from fotltn.posterior.kinds import Factor, Kind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackPairs
@@ -69,6 +69,7 @@ class Mover:
         self.chain = Chain(kind.product, self.device)
         self.letters = torch.from_numpy(kind.product.letters).to(self.device)
         self.last = torch.from_numpy(kind.product.last).to(self.device)
+        self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
         self.fixed = [n for n, f in enumerate(kind.conditions) if not circuit.varies(f)]
         chosen = self.fixed[:_PRIOR_BITS]
         known = self._conditions(chosen, {})
@@ -213,7 +214,8 @@ class Mover:
         """
         self.refresh()
         self.help(worlds)
-        conditions = self._conditions(range(len(self.kind.conditions)), worlds)
+        words = self._conditions(range(len(self.kind.conditions)), worlds)
+        conditions = torch.searchsorted(self.symbols, words).clamp_max(len(self.symbols) - 1)
         for colour in self.colours:
             self._move(colour, worlds, conditions, generator, heat)
 
@@ -250,8 +252,9 @@ class Mover:
         factor, pairs = coupling.factor, coupling.pairs
         rows, at = pairs.rows, pairs.at
         if factor.labelled is not None:
-            table = self._table(factor.labelled)
-            value = table[(rows.trace[at], *(rows.places[a][at] for a in factor.axes))]
+            table = self._table(factor.labelled.predicate)
+            args = [self.circuit.numbers(t, rows)[at, 0] for t in factor.labelled.args]
+            value = table[(rows.trace[at], *args)]
             if value.shape[-1] < len(self.circuit.times):
                 value = torch.nn.functional.pad(value, (0, len(self.circuit.times) - 1))
             return value
@@ -350,15 +353,30 @@ class Mover:
         """The bindings of a factor that something depends on."""
         tables = self.circuit.tables
         if factor.labelled is not None:
-            index = self.evidence.labels.index[factor.labelled][:-1].to(self.device)
-            unique = torch.unique(index, dim=1)
-            return Bindings(unique[0], dict(zip(factor.axes, unique[1:], strict=True)))
+            return self._labelled(factor.labelled)
         every = Bindings(torch.arange(tables.batch, device=self.device), {})
         if not factor.axes:
             return every
         axes = tuple(a for a in factor.axes if a in free_axes(factor.formula))
         rows = self.circuit.beneath(c.Quantifier(True, axes, None, factor.formula), every)
         return Bindings(rows.trace, rows.places)
+
+    def _labelled(self, atom: c.Atom) -> Bindings:
+        """The bindings of an atom's variables that have labels."""
+        name = atom.predicate
+        if name in self.evidence.logits:
+            return all_rows(
+                self.circuit.tables, [t.axis for t in atom.args if isinstance(t, c.Variable)]
+            )
+        index = self.evidence.labels.index[name][:-1].to(self.device)
+        places: dict[c.Axis, int] = {}
+        for place, term in enumerate(atom.args, start=1):
+            if isinstance(term, c.Variable):
+                places[term.axis] = place
+            elif isinstance(term, c.Constant):
+                index = index[:, index[place] == number_of(term)]
+        unique = torch.unique(index[[0, *places.values()]], dim=1)
+        return Bindings(unique[0], dict(zip(places, unique[1:], strict=True)))
 
     def _contacts(
         self, factor: Factor, rows: Bindings, contacts: Contacts

@@ -39,14 +39,14 @@ class Shape:
         static: those of them that do not change.
         remembered: those whose last values the state tells.
         windows: bits and how many earlier points of them the state tells, too.
-        conditions: how many conditions there are.
+        conditions: the values that conditions may have at once, each as bits, in order.
     """
 
     bits: int
     static: tuple[int, ...]
     remembered: tuple[int, ...]
     windows: tuple[tuple[tuple[int, ...], int], ...]
-    conditions: int
+    conditions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TrackAutomaton:
     Args:
         letters: the values of all bits of each letter, static ones as 0, with axes (letter, bit).
         letter: the letter of each way on, with axes (state, way).
-        next: the state it leads to, with axes (conditions as bits, state, way); the number of
+        next: the state it leads to, with axes (condition, state, way); the number of
             states where it leads nowhere.
         accepts: whether a trace may end in a state.
         starts: for each value of the static bits the first state, or -1.
@@ -93,12 +93,12 @@ class _Search:
     def __init__(self, parts: Sequence[Part], shape: Shape) -> None:
         self.parts, self.shape = parts, shape
         self.dynamic = [b for b in range(shape.bits) if b not in shape.static]
-        if len(self.dynamic) + shape.conditions + len(shape.static) > 24:
+        values, conditions = 1 << len(self.dynamic), len(shape.conditions)
+        if (values << len(shape.static)) * conditions > MOST_STEPS:
             raise LimitError(
-                f"a track has {len(self.dynamic)} predicates that change and "
-                f"{shape.conditions} conditions"
+                f"a track has {len(self.dynamic)} predicates that change, and {conditions:,} "
+                "conditions"
             )
-        values, conditions = 1 << len(self.dynamic), 1 << shape.conditions
         self.conditions = conditions
         static_values = 1 << len(shape.static)
         numbers = np.arange(values)
@@ -106,7 +106,7 @@ class _Search:
         for place, bit in enumerate(self.dynamic):
             self.bits[:, bit] = numbers >> place & 1
         # What every part reads, by the value of the static bits: axes (static, letter, condition).
-        known = np.arange(conditions)
+        known = np.array(shape.conditions, dtype=np.int64)
         self.read: list[Numbers] = []
         possible: Flags = np.ones((static_values, values, conditions), dtype=bool)
         for part in parts:

@@ -7,15 +7,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from fotltn.analysis.truncation import End
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
-from fotltn.posterior.clauses import Clause, clauses
+from fotltn.posterior.clauses import Clause, clauses, free_axes
 from fotltn.posterior.evidence import groups
-from fotltn.posterior.kinds import Kind, KindCompiler
+from fotltn.posterior.kinds import Factor, Kind, KindCompiler
 from fotltn.posterior.patterns import Bit, Slot
+from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder
 
@@ -33,6 +36,8 @@ class Structure:
         clauses: what axioms say beside definitions.
         kinds: the kinds of tracks, in the order in which they move.
         shared: groups of predicates that several kinds move.
+        tied: the hard axioms that tie tracks which are drawn one at a time, so that chains may
+            not get from one world to another.
     """
 
     free: tuple[str, ...]
@@ -40,6 +45,7 @@ class Structure:
     clauses: tuple[Clause, ...]
     kinds: tuple[Kind, ...]
     shared: frozenset[tuple[str, ...]]
+    tied: tuple[str, ...]
 
 
 def structure(
@@ -64,21 +70,25 @@ def structure(
     Raises:
         LimitError: tracks have too many states.
     """
-    hard = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
+    certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
     told = dict(define or {})
     uses = {name: _predicates(d.formula) for name, d in told.items()}
-    stated = definitions_in(hard, [n for n in learned if n not in told], uses)
+    stated = definitions_in(certain, [n for n in learned if n not in told], uses)
     definitions = _ordered({**told, **stated.by_name})
     said = tuple(
         clause
         for axiom in theory.axioms
         if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
-        for clause in clauses(axiom, end)
+        for clause in (_counted(one, tables) for one in clauses(axiom, end))
     )
     free = tuple(n for n in learned if n not in definitions)
-    compiler = KindCompiler(theory.signature, tables.sizes, said, definitions, labelled)
+    seen = _Seen(RowTruth(tables, learned))
+    compiler = KindCompiler(theory.signature, tables.sizes, said, definitions, labelled, seen)
     kinds = tuple(_kinds(compiler, free, tables))
-    kinds = (*kinds, *_rigid(compiler, kinds, free, tables))
+    hard = [f for kind in kinds for f in kind.factors if f.weight is None and f.labelled is None]
+    joint = _rigid(compiler, hard, free, tables)
+    tied = () if joint else tuple(dict.fromkeys(factor.axiom for factor in hard))
+    kinds = (*kinds, *joint)
     times = Counter(
         name for kind in kinds for name in {names for names, _ in groups(kind, static=False)}
     )
@@ -89,7 +99,47 @@ def structure(
         if any(slot.position is None for slot in kind.moving.bits[bits[0]].slots)
     }
     shared = frozenset(names for names, number in times.items() if number > 1) | fixed
-    return Structure(free, definitions, said, kinds, shared)
+    return Structure(free, definitions, said, kinds, shared, tied)
+
+
+#: The most conditions that others decide, each of which may be true or false at any point.
+_MOST_VARYING = 10
+
+
+class _Seen:
+    """Which values conditions have at once: what is given decides, the rest may be anything."""
+
+    def __init__(self, truth: RowTruth) -> None:
+        self.truth = truth
+
+    def __call__(self, formulas: Sequence[c.Formula], axes: tuple[c.Axis, ...]) -> tuple[int, ...]:
+        rows = all_rows(self.truth.tables, axes)
+        inside = self.truth.tables.inside[rows.trace]
+        total = torch.zeros_like(inside, dtype=torch.int64)
+        varying = [n for n, formula in enumerate(formulas) if self.truth.varies(formula)]
+        if len(varying) > _MOST_VARYING:
+            raise LimitError(f"a track has {len(varying)} conditions that other tracks decide")
+        for number, formula in enumerate(formulas):
+            if number not in varying:
+                total += self.truth.truth(formula, rows, {})[0].to(torch.int64) << number
+        words = torch.unique(total[inside]).tolist()
+        for number in varying:
+            words += [word | 1 << number for word in words]
+        return tuple(sorted(words))
+
+
+def _counted(clause: Clause, tables: Tables) -> Clause:
+    """A clause without variables that do not occur in it; it weighs as many cells as before."""
+    used = free_axes(clause.body)
+    times = 1
+    for axis in clause.axes:
+        if axis not in used:
+            times *= tables.full_size(axis)
+    axes = tuple(a for a in clause.axes if a in used)
+    if times == 0:
+        return Clause(clause.axiom, axes, c.Truth(True), clause.weight)
+    weight = None if clause.weight is None else clause.weight * times
+    return Clause(clause.axiom, axes, clause.body, weight)
 
 
 def _predicates(formula: c.Formula) -> list[str]:
@@ -132,11 +182,13 @@ def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Itera
 
 
 def _rigid(
-    compiler: KindCompiler, kinds: Sequence[Kind], free: Sequence[str], tables: Tables
+    compiler: KindCompiler, hard: Sequence[Factor], free: Sequence[str], tables: Tables
 ) -> list[Kind]:
     """All that hard axioms tie, as one track a trace, if it is small: no track may move alone."""
-    hard = [f for kind in kinds for f in kind.factors if f.weight is None and f.labelled is None]
     names = {name for factor in hard for name in _predicates(factor.formula)}
+    for name, definition in reversed([*compiler.definitions.items()]):
+        if name in names:
+            names |= {*_predicates(definition.formula)}
     sorts = {compiler.signature.predicates[name].sorts for name in names & set(free)}
     bits: list[Bit] = []
     for name in free:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from fotltn.logic.defined import definitions_in
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.kinds import NoWorldError
 from fotltn.posterior.sampler import Sampler, Sampling
@@ -22,12 +24,18 @@ MOST_ATOMS = 14
 def deviations(one: Case, seed: int) -> list[float] | None:
     """By how many standard errors probabilities of atoms differ; None if there is no world."""
     labelled = [n for n in one.learned if one.labels.truth[n].numel()]
+    certain = replace(one.theory, axioms=tuple(a for a in one.theory.axioms if a.hard))
+    defined = definitions_in(certain, one.learned).by_name
+    free = [n for n in one.learned if n not in defined]
+    exact = Exact(one, free, {n: d.formula for n, d in defined.items()})
+    if not 0 < exact.atoms <= MOST_ATOMS:
+        return []
     try:
         plan = structure(one.theory, one.tables, one.learned, labelled, end=one.end)
     except NoWorldError:
+        assert exact.marginals is None, one.text
         return None
-    exact = Exact(one, plan.free, {n: d.formula for n, d in plan.definitions.items()})
-    if not 0 < exact.atoms <= MOST_ATOMS:
+    if plan.tied:  # it says that it may be wrong
         return []
     evidence = LabelEvidence(one.labels, dict(one.rates))
     sampling = Sampling(WORLDS, BURN_IN, SWEEPS, seed=seed, learn=False)
