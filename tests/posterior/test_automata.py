@@ -77,4 +77,4 @@ def test_automata_are_minimal():
     )  # fmt: skip
     assert (
         len(machine(nnf(within_three), 2).accepts) == 6
-    )  # the start, 0 to 3 points waited, too late
+    )  # with start and end
