@@ -183,6 +183,11 @@ class Prior:
             some |= (values >> self.kind.shape.static.index(bit) & 1) << target
         return some
 
+    @property
+    def names(self) -> set[tuple[str, ...]]:
+        """The names of all groups."""
+        return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
+
     def word(self, letters: Tensor, group: Group) -> Tensor:
         """The values of a group, of letters with a last axis for bits."""
         value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
@@ -211,11 +216,19 @@ class Prior:
             total = total + torch.where(started, moves, initial)
         return total
 
-    def density(self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor) -> Tensor:
+    def density(
+        self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor,
+        names: Collection[tuple[str, ...]],
+    ) -> Tensor:  # fmt: skip
         """The logarithm of how likely tracks are in each world; for the arguments, see `learn`."""
         inside = torch.arange(drawn.shape[2], device=self.device) < lengths.unsqueeze(-1)
-        total = self.static[static].sum(1)
+        total = torch.zeros(len(drawn), dtype=torch.float64, device=self.device)
+        for known, bits in self.static_groups:
+            if known in names:
+                total += self.tables.static[known][self._of(static, bits)].sum(1)
         for group in self.groups:
+            if group.names not in names:
+                continue
             where = at if group.conditions > 1 else torch.zeros_like(at)
             value = self.word(drawn, group)
             total = total + self.tables.initial[group.names][where[:, 0], value[:, :, 0]].sum(1)
@@ -224,8 +237,9 @@ class Prior:
         return total
 
     def learn(
-        self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor, share: float
-    ) -> None:
+        self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor, share: float,
+        only: Collection[tuple[str, ...]],
+    ) -> None:  # fmt: skip
         """Move towards how often values follow each other.
 
         Args:
@@ -234,12 +248,15 @@ class Prior:
             at: the prior condition, with axes (track, time).
             lengths: the number of points of each track.
             share: how far to move.
+            only: the groups that learn.
         """
         times = torch.arange(drawn.shape[2], device=self.device)
         inside = times < lengths.unsqueeze(-1)
         worlds = drawn.shape[0]
         totals: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
         for group in self.groups:
+            if group.names not in only:
+                continue
             size, number = 1 << len(group.bits), group.conditions
             where = at if number > 1 else torch.zeros_like(at)
             value = self.word(drawn, group)
@@ -261,6 +278,8 @@ class Prior:
             tables.moves[names] = _moved(tables.moves[names], went, share)
         sums: dict[tuple[str, ...], Tensor] = {}
         for names, bits in self.static_groups:
+            if names not in only:
+                continue
             values = self._of(static, bits).reshape(-1)
             count = torch.bincount(values, minlength=1 << len(bits)).double() / worlds
             sums[names] = sums[names] + count if names in sums else count

@@ -193,16 +193,19 @@ class Mover:
             values |= bits[:, :, 0, bit].to(torch.int64) << place
         return values
 
-    def density(self, worlds: Worlds) -> Tensor:
-        """The logarithm of how likely the tracks of each world are by the prior."""
+    def density(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
+        """The logarithm of how likely some groups of tracks are in each world, by the prior."""
         self.help(worlds)
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
-        return self.prior.density(bits, self.static_values(bits), self.prior_at, self.lengths)
+        return self.prior.density(
+            bits, self.static_values(bits), self.prior_at, self.lengths, names
+        )
 
-    def learn(self, worlds: Worlds, share: float) -> None:
-        """Move the prior towards these worlds."""
+    def learn(self, worlds: Worlds, share: float, names: Collection[tuple[str, ...]]) -> None:
+        """Move the prior of some groups towards these worlds."""
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
-        self.prior.learn(bits, self.static_values(bits), self.prior_at, self.lengths, share)
+        values = self.static_values(bits)
+        self.prior.learn(bits, values, self.prior_at, self.lengths, share, names)
 
     def move(self, worlds: Worlds, generator: torch.Generator, heat: float) -> None:
         """Draw every track once.
@@ -351,15 +354,10 @@ class Mover:
 
     def _instances(self, factor: Factor) -> Bindings:
         """The bindings of a factor that something depends on."""
-        tables = self.circuit.tables
         if factor.labelled is not None:
             return self._labelled(factor.labelled)
-        every = Bindings(torch.arange(tables.batch, device=self.device), {})
-        if not factor.axes:
-            return every
-        axes = tuple(a for a in factor.axes if a in free_axes(factor.formula))
-        rows = self.circuit.beneath(c.Quantifier(True, axes, None, factor.formula), every)
-        return Bindings(rows.trace, rows.places)
+        axes = [a for a in factor.axes if a in free_axes(factor.formula)]
+        return self.circuit.instances(axes, factor.formula)
 
     def _labelled(self, atom: c.Atom) -> Bindings:
         """The bindings of an atom's variables that have labels."""

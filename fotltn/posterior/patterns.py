@@ -289,7 +289,7 @@ class Patterns:
     def _placed(self, value: Tensor, offset: int) -> Tensor:
         if offset and value.shape[-1] > 1:
             value = moved(value, abs(offset), offset < 0)
-        return value.reshape(value.shape[0], value.shape[1], *[1] * (1 + self.points), -1)
+        return value.reshape(*value.shape[:2], *[1] * (1 + self.points), value.shape[-1])
 
     def _bit(self, number: int, offset: int) -> Tensor:
         """A bit of the track, along the axis of its values."""
@@ -309,7 +309,7 @@ class Patterns:
             there = self.circuit.times + offset
             lengths = self.circuit.lengths(pairs.rows)[pairs.at].unsqueeze(-1)
             value = ((there >= 0) & (there < lengths)).unsqueeze(0)
-            self.memo[key] = value.reshape(1, len(pairs), *[1] * (1 + self.points), -1)
+            self.memo[key] = value.reshape(1, len(pairs), *[1] * (1 + self.points), len(there))
         return self.memo[key]
 
     def _value(self, node: c.Formula, pairs: TrackPairs, offset: int) -> Tensor:

@@ -21,7 +21,7 @@ from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.kinds import NoWorldError
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.rows import RowTruth, all_rows
-from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.posterior.sampler import Sampler, Sampling, unbroken
 from fotltn.posterior.structure import Structure, structure
 from fotltn.semantics.tables import Tables, Value
 
@@ -222,6 +222,8 @@ def sample(
     labelled = [n for n in learned if n in labels.truth and labels.truth[n].numel()]
     weighed = [*labelled, *(n for n in (logits or {}) if n not in labelled)]
     plan = structure(theory, tables, learned, weighed, define=define, end=end)
+    if watched := unbroken(plan, tables, labels):
+        plan = structure(theory, tables, learned, weighed, define=define, end=end, watched=watched)
     evidence = LabelEvidence(labels, noise, free_rates, logits or {})
     sampler = Sampler(plan, tables, evidence, how)
     return run(sampler, report)

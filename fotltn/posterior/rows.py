@@ -236,6 +236,14 @@ class RowTruth:
             rows.below[node] = self._beneath(node, rows)
         return rows.below[node]
 
+    def instances(self, axes: Sequence[c.Axis], body: c.Formula) -> Bindings:
+        """The bindings at which what is given leaves open whether a formula is true."""
+        root = Bindings(torch.arange(self.tables.batch, device=self.times.device), {})
+        if not axes:
+            return root
+        rows = self.beneath(c.Quantifier(True, tuple(axes), None, body), root)
+        return Bindings(rows.trace, rows.places)
+
     def _beneath(self, node: c.Quantifier, rows: Bindings) -> Bindings:
         axes = node.axes
         factor = 1

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from fotltn.grounding.labels import Labels
 from fotltn.monitor.nnf import nnf
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence, PriorTables
 from fotltn.posterior.movers import Mover, Worlds
-from fotltn.posterior.rows import RowTruth, all_rows
+from fotltn.posterior.rows import Bindings, RowTruth, all_rows
 from fotltn.posterior.structure import Structure
 from fotltn.semantics.tables import Tables
+
+#: So many times worlds are drawn to see which axioms follow from others.
+_PROBES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +89,13 @@ class Sampler:
             for name, definition in structure.definitions.items()
         }
         self.formulas = {n: nnf(d.formula) for n, d in structure.definitions.items()}
+        self._open: dict[Clause, Bindings] = {}
         self.generator = torch.Generator(device).manual_seed(sampling.seed)
-        self._teachers()
-
-    def _teachers(self) -> None:
-        """Which movers learn what: each group is learned by one."""
+        self.teaches: list[frozenset[tuple[str, ...]]] = []
         taken: set[tuple[str, ...]] = set()
-        self.learns: list[bool] = []
-        for mover in self.movers:
-            names = {group.names for group in mover.prior.groups}
-            self.learns.append(not names <= taken or not names)
+        for mover in self.movers:  # what several movers share is learned by the first
+            names = frozenset(mover.prior.names) - taken
+            self.teaches.append(names)
             taken |= names
 
     def define(self) -> None:
@@ -109,11 +110,11 @@ class Sampler:
     def sweep(self, number: int) -> None:
         """Move every kind once, and learn."""
         heat, share = self.sampling.heat(number), self.sampling.share(number)
-        for mover, learns in zip(self.movers, self.learns, strict=True):
+        for mover, names in zip(self.movers, self.teaches, strict=True):
             self.define()
             mover.move(self.tables, self.generator, heat)
-            if learns and share and self.sampling.learn:
-                mover.learn(self.tables, share)
+            if names and share and self.sampling.learn:
+                mover.learn(self.tables, share, names)
         self.define()
         if share:
             self.evidence.learn(self.tables, share)
@@ -125,22 +126,29 @@ class Sampler:
 
     def broken(self) -> dict[str, Tensor]:
         """For each hard axiom in how many cells each world breaks it."""
-        return self._false([one for one in self.structure.clauses if one.weight is None])
+        return self.false_cells([one for one in self.structure.clauses if one.weight is None])
 
     def soft(self) -> dict[str, Tensor]:
         """The same for soft axioms."""
-        return self._false([one for one in self.structure.clauses if one.weight is not None])
+        return self.false_cells([one for one in self.structure.clauses if one.weight is not None])
 
-    def _false(self, clauses: Sequence[Clause]) -> dict[str, Tensor]:
+    def false_cells(self, clauses: Sequence[Clause]) -> dict[str, Tensor]:
+        """For each axiom of some clauses in how many cells each world breaks it."""
         result: dict[str, Tensor] = {}
         for clause in clauses:
-            rows = all_rows(self.known, clause.axes)
+            rows = self._instances(clause)
             truth = self.circuit.truth(clause.body, rows, self.tables)
             full = truth.expand(self.sampling.worlds, len(rows), self.known.horizon)
             inside = self.known.inside[rows.trace]
             count = (~full & inside).sum((1, 2))
             result[clause.axiom] = result[clause.axiom] + count if clause.axiom in result else count
         return result
+
+    def _instances(self, clause: Clause) -> Bindings:
+        """The bindings at which what is given leaves a clause open."""
+        if clause not in self._open:
+            self._open[clause] = self.circuit.instances(clause.axes, clause.body)
+        return self._open[clause]
 
     def density(self) -> Tensor:
         """The logarithm of how likely each world is, up to a constant."""
@@ -153,7 +161,32 @@ class Sampler:
         weights = {one.axiom: one.weight for one in self.structure.clauses if one.weight}
         for name, count in self.soft().items():
             total -= weights[name] * count
-        for mover, learns in zip(self.movers, self.learns, strict=True):
-            if learns:
-                total += mover.density(self.tables)
+        for mover, names in zip(self.movers, self.teaches, strict=True):
+            total += mover.density(self.tables, names)
         return total
+
+
+def unbroken(structure: Structure, tables: Tables, labels: Labels) -> list[str]:
+    """The hard axioms between tracks that no world breaks in which each track obeys its own.
+
+    They follow from definitions and from the others; some worlds are drawn to see that.
+    """
+    names = {
+        factor.axiom
+        for kind in structure.kinds
+        for factor in kind.factors
+        if factor.weight is None and factor.labelled is None
+    }
+    if not names:
+        return []
+    alone = replace(
+        structure, kinds=tuple(replace(k, factors=(), windows=()) for k in structure.kinds)
+    )
+    nothing = labels.take({})
+    sampler = Sampler(alone, tables, LabelEvidence(nothing, {}), Sampling(worlds=8, learn=False))
+    suspects = [one for one in structure.clauses if one.axiom in names]
+    for number in range(_PROBES):
+        sampler.sweep(number)
+        broken = {n for n, count in sampler.false_cells(suspects).items() if bool(count.any())}
+        suspects = [one for one in suspects if one.axiom not in broken]
+    return list(dict.fromkeys(one.axiom for one in suspects))

@@ -38,6 +38,7 @@ class Structure:
         shared: groups of predicates that several kinds move.
         tied: the hard axioms that tie tracks which are drawn one at a time, so that chains may
             not get from one world to another.
+        watched: the hard axioms that are not followed, since no world breaks them.
     """
 
     free: tuple[str, ...]
@@ -46,6 +47,7 @@ class Structure:
     kinds: tuple[Kind, ...]
     shared: frozenset[tuple[str, ...]]
     tied: tuple[str, ...]
+    watched: tuple[str, ...]
 
 
 def structure(
@@ -56,6 +58,7 @@ def structure(
     *,
     define: Mapping[str, Definition] | None = None,
     end: End = "undecided",
+    watched: Collection[str] = (),
 ) -> Structure:
     """What to sample for a theory.
 
@@ -66,6 +69,7 @@ def structure(
         labelled: those of them that have labels.
         define: what further predicates are, beside what hard axioms define.
         end: what the end of a trace makes of an axiom that it cuts off.
+        watched: hard axioms that follow from all others, and need not be followed.
 
     Raises:
         LimitError: tracks have too many states.
@@ -83,7 +87,8 @@ def structure(
     )
     free = tuple(n for n in learned if n not in definitions)
     seen = _Seen(RowTruth(tables, learned))
-    compiler = KindCompiler(theory.signature, tables.sizes, said, definitions, labelled, seen)
+    followed = [clause for clause in said if clause.axiom not in watched]
+    compiler = KindCompiler(theory.signature, tables.sizes, followed, definitions, labelled, seen)
     kinds = tuple(_kinds(compiler, free, tables))
     hard = [f for kind in kinds for f in kind.factors if f.weight is None and f.labelled is None]
     joint = _rigid(compiler, hard, free, tables)
@@ -99,7 +104,7 @@ def structure(
         if any(slot.position is None for slot in kind.moving.bits[bits[0]].slots)
     }
     shared = frozenset(names for names, number in times.items() if number > 1) | fixed
-    return Structure(free, definitions, said, kinds, shared, tied)
+    return Structure(free, definitions, said, kinds, shared, tied, tuple(watched))
 
 
 #: The most conditions that others decide, each of which may be true or false at any point.

@@ -75,6 +75,4 @@ def test_automata_are_minimal():
         True, c.Implies(letter(0), c.Aggregate(False, letter(1), c.Window(0, 3), past=False)),
         c.Window(), past=False,
     )  # fmt: skip
-    assert (
-        len(machine(nnf(within_three), 2).accepts) == 6
-    )  # with start and end
+    assert len(machine(nnf(within_three), 2).accepts) == 6  # with start and end
