@@ -1,8 +1,9 @@
-"""Definitions in a theory: axioms that say of a predicate what it is, in terms of the others.
+"""Definitions in a theory: hard axioms that say what a predicate is, in terms of the others.
 
-An axiom is a conjunction of clauses `forall x…. G(a -> b)`, of which `<->` is two. A clause with a
-learned predicate on one side says what that predicate needs, or what is enough for it. Where both
-are the same formula, up to the names of variables, they define the predicate.
+A soft axiom may be broken, so that it defines nothing. A hard one is a conjunction of clauses
+`forall x…. G(a -> b)`, of which `<->` is two. A clause with a learned predicate on one side says
+what that predicate needs, or what is enough for it. Where both are the same formula, up to the
+names of variables, they define the predicate.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def definitions_in(
     learned: Collection[str],
     others: Mapping[str, Collection[str]] | None = None,
 ) -> Definitions:
-    """What the axioms of a theory define.
+    """What the hard axioms of a theory define.
 
     Of several definitions of a predicate the first counts; one that would depend on itself
     through those before it does not. What does not count stays an axiom.
@@ -89,8 +90,9 @@ def definitions_in(
         others: what definitions that the theory does not state use, by predicate.
     """
     signature, forms = theory.signature, _Forms()
+    axioms = [axiom for axiom in theory.axioms if axiom.hard]
     clauses: list[_Clause] = []
-    for axiom in theory.axioms:
+    for axiom in axioms:
         clauses += _clauses(axiom.name, axiom.formula, len(clauses))
     candidates: dict[tuple[object, ...], _Candidate] = {}
     for clause in clauses:
@@ -110,11 +112,11 @@ def definitions_in(
     by_name = {}
     for name in TopologicalSorter(order).static_order():
         said = chosen[name]
-        axioms = tuple(dict.fromkeys(clause.axiom for clause in said.clauses))
-        by_name[name] = Definition(name, _axes(said.atom), said.formula, axioms)
+        names = tuple(dict.fromkeys(clause.axiom for clause in said.clauses))
+        by_name[name] = Definition(name, _axes(said.atom), said.formula, names)
     consumed = {clause.number for one in chosen.values() for clause in one.clauses}
     open_axioms = {clause.axiom for clause in clauses if clause.number not in consumed}
-    return Definitions(by_name, tuple(a.name for a in theory.axioms if a.name not in open_axioms))
+    return Definitions(by_name, tuple(a.name for a in axioms if a.name not in open_axioms))
 
 
 def symbols(formula: c.Formula) -> list[str]:

@@ -73,8 +73,8 @@ def train(
             project: its folder or its TOML file, which says everything else, too, but for modules
             and functions of your own.
         facts: tables of facts: files by name, data frames, or mappings from columns to lists.
-        learn: the predicates that are learned: what the axioms define is computed so, the others
-            by networks.
+        learn: the predicates that are learned: what hard axioms define is computed so, the
+            others by networks.
         define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
         train: the share of the labelled facts to learn from; the others are for testing.
         semantics: what axioms mean, by name.

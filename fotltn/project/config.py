@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 #: How functions are computed, of these.
 FUNCTION_KINDS = ("network", "module")
 
-#: The kind that is left open: what axioms define, or else a network.
+#: The kind that is left open: what hard axioms define, or else a network.
 AUTO = "auto"
 
 #: The kinds that Python computes: what they compute is handed over, not read.

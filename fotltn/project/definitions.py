@@ -1,4 +1,4 @@
-"""Predicates whose kind is left open: what the axioms define them to be, or else networks."""
+"""Predicates whose kind is left open: what hard axioms define them to be, or else networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fotltn.project.config import AUTO, Config, PredicateConfig
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.show import show
 
-#: Of definitions that axioms state: one witness suffices.
+#: Of definitions that hard axioms state: one witness suffices.
 _SEMANTICS = "product"
 
 

@@ -34,7 +34,7 @@ relation pairs(a, b)
 
 
 def theory_of(*axioms: str) -> CheckedTheory:
-    lines = [f"axiom A{number}: {text}" for number, text in enumerate(axioms)]
+    lines = [f"hard axiom A{number}: {text}" for number, text in enumerate(axioms)]
     return check(parse_theory("\n".join([SYMBOLS, *lines])))
 
 
@@ -173,6 +173,26 @@ def test_an_axiom_that_says_more_does_not_hold_by_definition():
     assert definitions.axioms == ("A1",)
 
 
+def test_soft_axioms_define_nothing():
+    """Neither alone nor as one of two directions; nor do they hold by a definition."""
+    theory = theory_of(
+        "forall x. G(P(x) <-> O Q(x))",
+        "forall x. G(P(x) -> rain)",
+        "forall x, y. G(V(x, y) -> X Link(x, y))",
+        "forall x, y. G(X Link(x, y) -> V(x, y))",
+    )
+
+    def with_soft(*names: str) -> Definitions:
+        axioms = tuple(replace(a, hard=a.name not in names) for a in theory.axioms)
+        return definitions_in(replace(theory, axioms=axioms), ["P", "V"])
+
+    assert with_soft().axioms == ("A0", "A2", "A3")
+    assert [*with_soft("A0").by_name] == ["V"]
+    assert [*with_soft("A2").by_name] == [*with_soft("A3").by_name] == ["P"]
+    assert with_soft("A3").axioms == ("A0",)
+    assert with_soft("A0", "A1", "A2", "A3") == Definitions({}, ())
+
+
 def test_shared_parts_are_compared_once():
     deep = "rain"
     for _ in range(60):  # written out, this would have 2**60 parts
@@ -264,11 +284,12 @@ def test_axioms_that_hold_by_definition_hold(block):
         sizes = batch[0].sizes
         written = [a for _ in range(rng.randint(1, 4)) for a in random_axioms(rng, sizes)]
         rng.shuffle(written)
-        axioms = [th.Axiom(f"A{n}", a) for n, a in enumerate(written)]
+        axioms = [th.Axiom(f"A{n}", a, hard=rng.random() < 0.8) for n, a in enumerate(written)]
         theory = check(replace(worlds.THEORY.source, axioms=tuple(axioms)))
         learned = rng.sample([*worlds.PREDICATES], rng.randint(1, 5))
         definitions = definitions_in(theory, learned)
         assert {*definitions.by_name} <= {*learned}
+        assert all(theory.axiom(a).hard for d in definitions.by_name.values() for a in d.axioms)
         tables = with_definitions(definitions, worlds.tables_of(written[0], batch))
         for name in definitions.axioms:
             truth = crisp.evaluate(theory.axiom(name).formula, tables)

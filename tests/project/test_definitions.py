@@ -30,9 +30,9 @@ sort robot
 predicate Faulty(robot), Busy(robot), Late(robot)
 static predicate Worn(robot)
 axiom Short: forall r. G(Faulty(r) -> WX !Faulty(r))
-axiom Often: forall r. Worn(r) <-> F Faulty(r)
-axiom There: forall r. G(Late(r) -> Busy(r) & O Faulty(r))
-axiom Back: forall q. G(Busy(q) & O Faulty(q) -> Late(q))
+hard axiom Often: forall r. Worn(r) <-> F Faulty(r)
+hard axiom There: forall r. G(Late(r) -> Busy(r) & O Faulty(r))
+hard axiom Back: forall q. G(Busy(q) & O Faulty(q) -> Late(q))
 """
 FACTS = "predicate,arg1,time,truth\n" + "".join(
     f"{p},{r},{t},{int((p == 'Faulty' and t == 2) or (p == 'Busy' and r == 'a'))}\n"
@@ -108,6 +108,15 @@ def test_a_kind_that_is_written_stays(tmp_path, kind):
     assert held(config, check(parse_theory(THEORY))) == ()
 
 
+def test_soft_axioms_define_nothing(tmp_path):
+    soft = THEORY.replace("hard ", "")
+    config = settings(tmp_path, 'Faulty = "logits"\nWorn = {}\nLate = "auto"', soft)
+    assert [how.kind for how in config.predicates.values()] == ["logits", "network", "network"]
+    assert held(config, check(parse_theory(soft))) == ()
+    model = fotltn.train(str(project(tmp_path / "p", theory=soft)))
+    assert [*model.history[0].values] == ["Short", "Often", "There", "Back"]
+
+
 def test_what_no_axiom_defines_is_a_network(tmp_path):
     config = settings(tmp_path, "Faulty = {}\nBusy = {}")
     assert [how.kind for how in config.predicates.values()] == ["network", "network"]
@@ -116,7 +125,7 @@ def test_what_no_axiom_defines_is_a_network(tmp_path):
 def test_what_data_alone_define_is_learned(tmp_path):
     """Labels of it would have nothing to change; but others may be defined by it."""
     theory = THEORY.replace("O Faulty(r)", "O Busy(r)").replace("O Faulty(q)", "O Busy(q)")
-    theory += "axiom Far: forall r. G(Faulty(r) <-> X Late(r))\n"
+    theory += "hard axiom Far: forall r. G(Faulty(r) <-> X Late(r))\n"
     config = settings(tmp_path, "Late = {}\nFaulty = {}", theory)
     assert config.predicates["Late"].kind == "network"
     assert config.predicates["Faulty"].axioms == ("Far",)
@@ -155,7 +164,7 @@ def test_definitions_as_text_are_the_same(tmp_path):
     for seed in range(300):
         rng = random.Random(seed)
         sizes = {"a": 2, "b": 2}
-        axioms = [th.Axiom(f"A{n}", a) for n, a in enumerate(random_axioms(rng, sizes))]
+        axioms = [th.Axiom(f"A{n}", a, hard=True) for n, a in enumerate(random_axioms(rng, sizes))]
         theory = check(replace(worlds.THEORY.source, axioms=tuple(axioms)))
         names = [*worlds.PREDICATES]
         lines = "\n".join(f"{name} = {{}}" for name in names)

@@ -11,6 +11,7 @@ from fotltn.analysis.metrics import kb_sat
 from fotltn.engine import compile_formulas
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import read_facts
+from fotltn.logic.defined import Definitions, definitions_in
 from fotltn.project.scene import THEORY as FILE
 from fotltn.project.scene import facts, generate
 from fotltn.semantics.config import STABLE_PRODUCT
@@ -171,6 +172,11 @@ def test_what_must_hold_holds_crisply(tmp_path):
     assert value.pop("A13") == (not scene.crossing[:, -1].any())
     value.pop("A2")
     assert all(value.values()), value
+
+
+def test_the_axioms_are_soft_and_define_nothing():
+    assert not any(a.hard for a in THEORY.axioms)
+    assert definitions_in(THEORY, [*THEORY.signature.predicates]) == Definitions({}, ())
 
 
 def test_the_truth_has_the_known_satisfaction(tmp_path):

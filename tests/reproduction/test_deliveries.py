@@ -10,6 +10,7 @@ import torch
 from fotltn import DataError, LimitError
 from fotltn.grounding.dense import interpretation
 from fotltn.logic.check import check_formula
+from fotltn.logic.defined import definitions_in
 from fotltn.networks.definitions import definitions
 from fotltn.networks.predicates import Defined
 from fotltn.semantics.crisp import evaluate as crisp_value
@@ -173,7 +174,17 @@ def test_axioms_say_what_the_definitions_say():
         variable = head[-2]
         assert parse_formula(f"forall {variable}. G({head} <-> {text})") in axioms
     given = {head.split("(")[0]: Defined((head[-2],), text) for head, text in DEFINITIONS.items()}
-    assert set(definitions(given, THEORY.signature)) == {"Alarm", "Busy", "Due", "Delayed"}
+    made = definitions(given, THEORY.signature)
+    assert set(made) == {"Alarm", "Busy", "Due", "Delayed"}
+    read_in_axioms = definitions_in(THEORY, LEARNED)
+    assert read_in_axioms.axioms == ("D1", "D2", "D3", "D4", "A1")
+    worn = read_in_axioms.by_name["Worn"]
+    assert (worn.axioms, worn.formula) == (
+        ("A1",),
+        check_formula(parse_formula("F Faulty(r)"), THEORY.signature).formula,
+    )
+    for name, definition in made.items():
+        assert read_in_axioms.by_name[name].formula == definition.formula
 
 
 def test_symbols_are_those_of_the_theory():
