@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fotltn.analysis.audit_data import Audit
     from fotltn.analysis.rules import Rule
     from fotltn.project.model import Model
+    from fotltn.web.inspected import Inspected
     from fotltn.web.serve import Address
 
 
@@ -228,13 +229,16 @@ def report(
     return write_page(model_page(content), path, force=force)
 
 
-def inspect(model: Model, *, port: int | None = None, threshold: float = 0.5) -> None:
+def inspect(
+    model: Model, *, port: int | None = None, threshold: float = 0.5, end: End | None = None
+) -> None:
     """Serve pages on which a model can be explored, until it is stopped with Ctrl-C.
 
     Args:
         model: the model.
         port: of this machine; without, a free one.
         threshold: the degree from which on a fact is true in two-valued logic.
+        end: of traces, as of `cells`.
 
     Raises:
         DataError: packages for the pages are missing, or the port is taken.
@@ -248,7 +252,10 @@ def inspect(model: Model, *, port: int | None = None, threshold: float = 0.5) ->
     def say(_: object, address: Address) -> None:
         print(f"{address.url}\nStop with Ctrl-C.", flush=True)  # noqa: T201
 
-    serve(lambda: [of_model(model, threshold=threshold)], port=port, token=new_token(), ready=say)
+    def read() -> list[Inspected]:
+        return [of_model(model, threshold=threshold, end=end)]
+
+    serve(read, port=port, token=new_token(), ready=say)
 
 
 def _data(

@@ -92,6 +92,7 @@ def audit(
             name=name,
             text=cells.text,
             weight=axiom.weight,
+            hard=axiom.hard,
             implication=cells.prefix.rule is not None,
             antecedent=_mean_antecedent(cells),
             on_model=_counted(cells),

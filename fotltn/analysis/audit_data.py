@@ -124,6 +124,7 @@ class AxiomAudit(Worlds):
         name: the axiom's name.
         text: the axiom as it is written.
         weight: how much it counts among the others.
+        hard: whether it holds in every world.
         implication: whether it is an implication under ∀ and G; if not, what speaks of
             antecedents is None.
         antecedent: the mean degree of the antecedent on the model.
@@ -137,6 +138,7 @@ class AxiomAudit(Worlds):
     name: str
     text: str
     weight: float
+    hard: bool
     implication: bool
     antecedent: float | None
     on_model: CrispAudit
@@ -145,8 +147,9 @@ class AxiomAudit(Worlds):
     gradient_consequent: float | None
 
     KEYS = (
-        "axiom=name", "text", "weight", "implication", "value", "labels", "all_false", "all_half",
-        "antecedent", "gradient_antecedent", "gradient_consequent", "on_model", "on_labels",
+        "axiom=name", "text", "weight", "hard", "implication", "value", "labels", "all_false",
+        "all_half", "antecedent", "gradient_antecedent", "gradient_consequent", "on_model",
+        "on_labels",
     )  # fmt: skip
 
     @property

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Exponent, NewTables, Origin, OtherSemantics, Step, Timezone
+from fotltn.cli.options import (
+    Exponent,
+    NewTables,
+    Origin,
+    OtherSemantics,
+    Step,
+    Timezone,
+    TraceEnd,
+)
 from fotltn.cli.output import as_bytes, emit_json, warn
 from fotltn.errors import DataError, missing
 from fotltn.semantics.config import Semantics, check_share, named
 
 if TYPE_CHECKING:
+    from fotltn.analysis.truncation import End
     from fotltn.grounding.clock import Clock
     from fotltn.web.inspected import Inspected
     from fotltn.web.serve import Address
@@ -55,6 +64,7 @@ def inspect(
         float,
         typer.Option("--threshold", help="For two-valued truth: degrees at or above it are true."),
     ] = 0.5,
+    end: TraceEnd = None,
     horizon: Annotated[
         int | None,
         typer.Option("--horizon", min=1, help="With facts: the time points of every trace."),
@@ -94,7 +104,7 @@ def inspect(
     def read() -> list[Inspected]:
         console = Terminal(sys.stderr)
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
-            return _sides(paths, meaning, p, threshold, horizon, clock, data or [])
+            return _sides(paths, meaning, p, threshold, end, horizon, clock, data or [])
 
     def ready(state: WebState, address: Address) -> None:
         """Print where the pages are, at once."""
@@ -119,6 +129,7 @@ def _sides(
     semantics: Semantics | None,
     p: float | None,
     threshold: float,
+    end: End | None,
     horizon: int | None,
     clock: Clock | None,
     data: list[Path],
@@ -134,7 +145,7 @@ def _sides(
         return [
             of_facts(
                 first, rest, semantics=semantics, p=p, threshold=threshold, horizon=horizon,
-                clock=clock,
+                clock=clock, end=end or "undecided",
             )
         ]  # fmt: skip
     if len(rest) > 1:
@@ -144,5 +155,6 @@ def _sides(
     if clock is not None:
         raise DataError("--step is for facts; a model knows what its times are")
     return [
-        of_model(path, data=data, semantics=semantics, p=p, threshold=threshold) for path in paths
+        of_model(path, data=data, semantics=semantics, p=p, threshold=threshold, end=end)
+        for path in paths
     ]

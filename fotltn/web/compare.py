@@ -15,7 +15,7 @@ from fotltn.syntax import formula as f
 from fotltn.web.responses import RefusedError
 from fotltn.web.rows import Predictions
 from fotltn.web.state import WebState
-from fotltn.web.views import axiom_sources, described
+from fotltn.web.views import axiom_sources, described, hard_axioms
 from fotltn.web.visit import Visit
 
 
@@ -51,6 +51,7 @@ async def _axiom(state: WebState, name: str, sources: list[f.Formula]) -> dict[s
     return {
         "axiom": name,
         "text": str(sources[0]),
+        "hard": name in hard_axioms(state),
         "same": len(sources) == 2 and sources[0] == sources[1],
         "values": values,
         "difference": _minus(values),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fotltn.analysis.cells import Cells, cells_of
+from fotltn.analysis.truncation import End
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
@@ -29,6 +30,7 @@ class Inspected:
         tables: what is looked at.
         semantics: what gives formulas their degrees.
         threshold: the degree from which on a fact is true in two-valued logic.
+        end: whether cells that fail only since their trace ends are undecided, or false.
         facts: the names of traces and entities.
         learned: the predicates whose degrees are predictions; none if all are facts.
         train: labels that were learned from, if any.
@@ -41,6 +43,7 @@ class Inspected:
     tables: Tables
     semantics: Semantics
     threshold: float
+    end: End
     facts: Facts
     learned: tuple[str, ...] = ()
     train: Labels | None = None
@@ -56,8 +59,7 @@ class Inspected:
 
     def cells(self, formula: CheckedAxiom | CheckedFormula) -> Cells:
         """The cells of an axiom or a formula."""
-        end = "undecided" if self.model is None else self.model.config.end
-        return cells_of(formula, self.tables, self.semantics, self.threshold, end=end)
+        return cells_of(formula, self.tables, self.semantics, self.threshold, end=self.end)
 
     def same_world(self, other: Inspected) -> bool:
         """Whether both are about the same traces, entities and times, in the same order."""
@@ -72,6 +74,7 @@ def of_model(
     semantics: Semantics | None = None,
     p: float | None = None,
     threshold: float = 0.5,
+    end: End | None = None,
 ) -> Inspected:
     """The predictions of a model, or of the model of a folder or a project, over new data if any.
 
@@ -82,7 +85,8 @@ def of_model(
     model = model if isinstance(model, Model) else find_model(model, data)
     return Inspected(
         name, model.theory, model.tables, semantics_of(semantics or model.semantics, p), threshold,
-        model.facts, model.grounding.open, model.world.labels, model.world.test, model,
+        end or model.config.end, model.facts, model.grounding.open, model.world.labels,
+        model.world.test, model,
     )  # fmt: skip
 
 
@@ -95,6 +99,7 @@ def of_facts(
     horizon: int | None = None,
     clock: Clock | None = None,
     threshold: float = 0.5,
+    end: End = "undecided",
 ) -> Inspected:
     """Facts as they are stated; what no fact states is false.
 
@@ -106,4 +111,4 @@ def of_facts(
     tables = interpretation(stated, checked.signature, sparse=True)
     meaning = semantics_of(semantics or STABLE_PRODUCT, p)
     name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"
-    return Inspected(name, checked, tables, meaning, threshold, stated)
+    return Inspected(name, checked, tables, meaning, threshold, end, stated)

@@ -39,6 +39,7 @@ def described(inspected: Inspected) -> dict[str, Any]:
         "semantics": semantics.name,
         "p": exponents.pop() if single else None,
         "threshold": inspected.threshold,
+        "end": inspected.end,
         "traces": len(facts.traces),
         "times": max(facts.lengths),
         "entities": facts.sizes(),
@@ -55,6 +56,11 @@ def axiom_sources(state: WebState) -> dict[str, list[f.Formula]]:
     return sources
 
 
+def hard_axioms(state: WebState) -> set[str]:
+    """The names of axioms that are hard for whoever is inspected."""
+    return {a.name for side in state.sides for a in side.theory.axioms if a.hard}
+
+
 # --- the theory -------------------------------------------------------------------------------
 
 
@@ -65,7 +71,7 @@ async def theory(state: WebState, request: Request) -> Response:
     await asyncio.gather(
         *(_glance(state, n, a.name) for n, s in enumerate(state.sides) for a in s.theory.axioms)
     )
-    hard = {a.name for s in state.sides for a in s.theory.axioms if a.hard}
+    hard = hard_axioms(state)
     axioms: list[dict[str, Any]] = []
     for name, source in sources.items():
         standings = [_standing(state, n, name) for n in range(len(state.sides))]

@@ -72,6 +72,17 @@ def test_wrong_calls(call, args, message):
     assert result.err.startswith("error: ")
 
 
+def test_the_end_of_traces_is_chosen(call, monkeypatch):
+    ends: list[str] = []
+    monkeypatch.setattr(
+        "fotltn.web.serve.serve", lambda read, **_: ends.extend(side.end for side in read())
+    )
+    for more in ((), ("--end", "final"), ("--end", "undecided")):
+        assert call("inspect", THEORY, FACTS, "--no-open", *more).status == 0
+    assert ends == ["undecided", "final", "undecided"]
+    assert call("inspect", THEORY, FACTS, "--no-open", "--end", "later").status == 2
+
+
 def test_a_port_that_is_taken(call):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = call("inspect", THEORY, FACTS, "--no-open", "--port", taken.getsockname()[1])

@@ -244,6 +244,18 @@ def test_a_rule_without_variables_and_one_with_a_guard():
     assert len(page.cells("Table: All axioms")) == 4
 
 
+def test_hard_axioms_are_marked():
+    model = small(THEORY.replace("axiom Obey", "hard axiom Obey"))
+    page = report(model)
+    names = [row[0] for row in page.cells("Table: All axioms")]
+    assert [" ".join(name.split()) for name in names] == ["Obey hard", "Reason"]
+    assert [row[1] for row in page.cells("Table: theory")] == ["hard", "2"]
+    assert "hard, " in page.by_id("axiom-1").text
+    assert "hard" not in page.by_id("axiom-2").text
+    content = model_content(model, "m").as_dict()
+    assert [one["hard"] for one in content["axioms"]] == [True, False]
+
+
 def test_too_many_cells_to_draw(monkeypatch):
     monkeypatch.setattr("fotltn.reporting.model_report.MAX_CELLS", 11)
     page = report(small())

@@ -34,7 +34,7 @@ axiom Guarded: forall x where Car(x). G[0,2] Stop(x)
 axiom Paired: forall (x, y) in pairs. G(Stop(x) -> Stop(y))
 axiom Now: forall x. Car(x) -> Stop(x)
 axiom Ever: exists x. F Stop(x)
-axiom Fine: G true
+hard axiom Fine: G true
 """
 
 #: Two traces of different lengths, and names that would do harm where they are not escaped.

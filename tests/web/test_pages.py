@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -85,6 +86,32 @@ def test_the_theory_says_what_the_library_says(client, facts):
         assert value["value"] == pytest.approx(float(wanted), abs=1e-9)
         assert (value["count"], value["violated"]) == (counts.cells.sum(), violated)
     assert found["inspected"][0]["entities"] == {"agent": 3, "place": 1}
+
+
+def test_hard_axioms_are_marked(client, pair):
+    hard = {one["axiom"]: one["hard"] for one in get(client, "/")["axioms"]}
+    assert [name for name, is_hard in hard.items() if is_hard] == ["Fine"]
+    assert not any(one["hard"] for one in get(pair, "/compare")["axioms"])
+    for path, marks in (("/", 1), ("/axiom/Fine", 1), ("/axiom/Ever", 0)):
+        page = client.get(path, headers=HTML).text
+        assert page.count('<span class="soft">hard</span>') == marks
+
+
+def test_the_end_of_a_trace_is_a_choice(facts):
+    text = "forall x. G(rain -> F[1,2] Stop(x))"
+    standings = []
+    for end in ("undecided", "final"):
+        for running in served(replace(facts, end=end)):
+            with client_of(running) as visitor:
+                assert get(visitor, "/")["inspected"][0]["end"] == end
+                said = "What fails only since its trace ends is undecided"
+                assert (said in visitor.get("/", headers=HTML).text) is (end == "undecided")
+                standings.append(get(visitor, "/formula", text=text))
+    first, second = standings
+    assert first["undecided"] == 6  # three agents, where it rains at the last point of a trace
+    assert second["undecided"] == 0
+    assert second["violated"] == first["violated"] + 6
+    assert second["count"] == first["count"] + 6
 
 
 def test_the_worst_cell_is_the_worst_violation(client, pair, facts, models):
