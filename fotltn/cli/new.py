@@ -10,7 +10,7 @@ import typer
 
 from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic
 
 if TYPE_CHECKING:
     from fotltn.project.propose import Proposal
@@ -31,8 +31,8 @@ class Example(StrEnum):
 
 def new(
     folder: Annotated[Path, typer.Argument(help="A folder that does not exist yet, or is empty.")],
-    table: Annotated[
-        Path | None,
+    tables: Annotated[
+        list[Path] | None,
         typer.Option(
             "--from", help="Your own table (CSV, TSV, Parquet): a row an entity, or one at a time."
         ),
@@ -65,10 +65,13 @@ def new(
     pedestrians. Then `fotltn train FOLDER`.
     """
     proposal = None
-    if table is not None:
+    if tables:
         if paper:
             raise DataError("--paper goes with a scene, not with --from")
-        proposal = make_from(folder, table, learn or [])
+        if len(tables) > 1:
+            hint = "begin with the one that has the labels, and add a [[data.wide]] for each other"
+            raise DataError(Diagnostic("--from looks at one table", hint=hint))
+        proposal = make_from(folder, tables[0], learn or [])
     elif learn:
         raise DataError("--learn names a column of a table: --from TABLE")
     else:
@@ -88,7 +91,8 @@ def new(
 def make_from(folder: Path, table: Path, learn: list[str]) -> Proposal:
     """Write the files of a project for a table; all of them, or none. A large one is not copied."""
     from fotltn.files import Content, write_files
-    from fotltn.project.propose import project_text, propose, theory_text
+    from fotltn.project.propose import propose
+    from fotltn.project.proposed_files import project_text, theory_text
     from fotltn.project.toml import FILE
 
     _check_place(folder)

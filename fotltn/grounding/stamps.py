@@ -48,6 +48,14 @@ def typed_instants(column: pa.ChunkedArray) -> tuple[Ints, Bools, Bools]:
     return at, there, np.full(len(at), kind.tz is not None)
 
 
+def stamp_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a type for time stamps or dates as text, in UTC if it has a zone."""
+    at, there, zoned = typed_instants(column)
+    text = pa.array(at, mask=~there).cast(MICROSECONDS).cast(pa.string())
+    zone = "Z" if bool(zoned.any()) else ""
+    return pa.chunked_array([pc.binary_join_element_wise(text, zone, "")])
+
+
 def _parts(text: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
     """The day, the time of day and the zone of time stamps; none, or "", where there is none."""
     parts = pc.extract_regex(text, _STAMP)

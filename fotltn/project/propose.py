@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations, permutations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fotltn.errors import DataError, listing, name_hint
+from fotltn.errors import DataError, Diagnostic, listing, name_hint
 from fotltn.grounding.cells import Floats, Ints, encode, numbers
 from fotltn.grounding.frames import read_sources
-from fotltn.grounding.read import as_text
-from fotltn.grounding.stamps import instants, without_zone
-from fotltn.logic.check import check
+from fotltn.grounding.read import TablePlace, as_text
+from fotltn.grounding.stamps import NO_TIME, holds_stamps, instants, stamp_text, with_zone
 from fotltn.syntax.hints import KEYWORDS
-from fotltn.syntax.load import parse_theory
 
 _TIMES = re.compile(
-    r"(t|time|step|tick|frame|round|period|second|minute|hour|day|week|month|year)s?(_?(no|nr|id))?",
+    r"(t|time|timestamp|step|tick|frame|round|period|second|minute|hour|day|week|month|year)s?"
+    r"(_?(no|nr|id))?",
     re.IGNORECASE,
 )
 _NAMES = re.compile(r"(.*[_ ])?(id|name|key|code|number|nr|no)", re.IGNORECASE)
-#: Steps in microseconds; the longest that tells all times apart is taken.
-_STEPS = {"1d": 86_400 * 10**6, "1h": 3_600 * 10**6, "1min": 60 * 10**6, "1s": 10**6}
+#: Units of steps in microseconds, the longest first.
+_UNITS = {"d": 86_400 * 10**6, "h": 3_600 * 10**6, "min": 60 * 10**6, "s": 10**6}
+_SPARSE = 4  # points for each time that there is, beyond which times have no common step
+FEW = 5  # entities that are too few to hold some back
 _WORDS = 20  # of a column that are few enough to be categories
 _SUPPORT, _CONFIDENCE, _BEYOND = 10, 0.95, 0.05  # of a rule that is proposed
 _RULES = 6
@@ -86,27 +87,67 @@ class TableColumn:
         return bool(self.words) and {w.lower() for w in self.words} <= known
 
     @property
-    def is_time(self) -> bool:
-        """Whether cells are whole numbers from 0, none empty."""
-        values = self.values
-        return not self.gaps and self.is_number and bool(((values >= 0) & (values % 1 == 0)).all())
+    def is_whole(self) -> bool:
+        """Whether cells that are numbers are whole ones from 0."""
+        values = self.values[np.isfinite(self.values)]
+        return bool(((values >= 0) & (values % 1 == 0)).all())
 
     @property
-    def stamps(self) -> tuple[str, Ints] | None:
-        """A step, and the time of each cell in steps, if all cells are dates or time stamps."""
-        if self.gaps or not all(map(without_zone, self.words)):
-            return None
-        since = instants(pa.chunked_array([pa.array(self.words)]))
-        since = since - since.min()
+    def is_constant(self) -> bool:
+        """Whether it is the same in every row, and there are several."""
+        return len(self.words) == 1 and not self.gaps and len(self.codes) > 1
+
+    @property
+    def clocks(self) -> Iterator[Clocked]:
+        """Ways to read the cells as times, those that leave the fewest points first."""
+        if self.gaps or len(self.words) < 2:
+            return
+        text = pa.chunked_array([pa.array(self.words)])
+        at, zoned = instants(text), with_zone(text)
+        if bool((at != NO_TIME).all()) and bool((zoned == zoned[0]).all()):
+            yield from self._stamped(at)
+        elif self.is_number and self.is_whole and _TIMES.fullmatch(self.name):
+            yield self._counted()
+
+    def _stamped(self, at: Ints) -> Iterator[Clocked]:
+        """By the step that all times are multiples of; if that is far too short, by units."""
+        since = at - at.min()
         apart = int(np.gcd.reduce(since))
-        step = next((step for step, size in _STEPS.items() if apart % size == 0), None)
-        return None if step is None else (step, (since // _STEPS[step])[self.codes])
+        unit = next((u for u, size in _UNITS.items() if apart % size == 0), None)
+        if unit is not None and since.max() // apart < _SPARSE * len(self.words):
+            yield Clocked(self, f"{apart // _UNITS[unit]}{unit}", (since // apart)[self.codes])
+            return
+        for unit, size in _UNITS.items():  # steps begin when days, hours, … do
+            yield Clocked(self, f"1{unit}", (at // size - at.min() // size)[self.codes])
+
+    def _counted(self) -> Clocked:
+        """As they are; if they begin far from 0, from the earliest on."""
+        values = self.values.astype(np.int64)
+        since = values - values.min()
+        if values.min() <= since.max():
+            return Clocked(self, None, values)
+        apart = int(np.gcd.reduce(since))
+        return Clocked(self, str(apart), since // apart)
 
     @property
     def truth(self) -> Floats:
         """1 and 0; NaN where a cell is empty."""
         true = np.array([w.lower() in ("1", "true", "1.0") for w in self.words] or [False])
         return np.where(self.codes < 0, np.nan, true[self.codes].astype(np.float64))
+
+
+class Clocked(NamedTuple):
+    """A column, read as times.
+
+    Args:
+        column: the column.
+        step: how long a step is; None if cells are numbers of steps.
+        steps: the time of each row.
+    """
+
+    column: TableColumn
+    step: str | None
+    steps: Ints
 
 
 @dataclass(slots=True, eq=False)
@@ -118,18 +159,22 @@ class Proposal:
         columns: its columns, with their roles.
         rows: how many it has.
         sort: the sort of its entities.
+        entities: how many there are. If no column names them, there is one.
         presence: whether entities come and go.
         rules: axioms that hold on the labels, with how often.
-        step: of time stamps; None if times are numbers.
+        step: of time stamps, or of numbers that begin far from 0; None for numbers of steps.
+        steps: the time of each row, if there is a column for it.
     """
 
     file: str
     columns: list[TableColumn]
     rows: int
     sort: str = ""
+    entities: int = 1
     presence: bool = False
     rules: list[tuple[str, str, str]] = field(default_factory=list)
     step: str | None = None
+    steps: Ints | None = None
 
     def of(self, *roles: Role) -> list[TableColumn]:
         """The columns of some roles."""
@@ -154,13 +199,12 @@ def propose(path: Path, learn: Sequence[str] = ()) -> Proposal:
     Raises:
         DataError: it cannot be read, or there is nothing to learn.
     """
-    ((place, raw),) = read_sources([path])
-    table = as_text(place, raw)
+    ((place, table),) = read_sources([path])
     if not table.num_rows:
         raise DataError(f"{path}: there are no rows")
     if twice := [n for n in table.column_names if table.column_names.count(n) > 1]:
         raise DataError(f"{path}: the column '{twice[0]}' occurs twice")
-    columns = [_column(name, table.column(name)) for name in table.column_names]
+    columns = [_column(place, table.select([name])) for name in table.column_names]
     for name in learn:
         if name not in table.column_names:
             raise DataError(f"{path}: no column '{name}'; {name_hint(name, table.column_names)}")
@@ -168,11 +212,20 @@ def propose(path: Path, learn: Sequence[str] = ()) -> Proposal:
     _keys(proposal, path, learn)
     _contents(proposal, path, learn)
     proposal.rules = _rules(proposal)
-    check(parse_theory(theory_text(proposal)))
     return proposal
 
 
-def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
+def _column(place: TablePlace, table: pa.Table) -> TableColumn:
+    """The only column of a table."""
+    (name,), (raw,) = table.column_names, table.columns
+    if holds_stamps(raw):
+        cells = stamp_text(raw)
+    else:
+        try:
+            cells = as_text(place, table).column(0)
+        except DataError:
+            nothing = np.full(len(raw), -1), np.full(len(raw), np.nan)
+            return TableColumn(name, (), *nothing, why=f"its type is {raw.type}")
     words, codes = encode(cells)
     used = np.unique(codes[codes >= 0])
     order = np.full(len(words) + 1, -1)
@@ -186,68 +239,98 @@ def _column(name: str, cells: pa.ChunkedArray) -> TableColumn:
 # --- which row is about whom, and when ---------------------------------------------------------
 
 
-def _unique(*columns: TableColumn) -> bool:
+def _unique(*keys: Ints) -> bool:
     """Whether no two rows have the same cells."""
-    rows = np.stack([c.codes for c in columns])
+    rows = np.stack(keys)
     return bool(np.unique(rows, axis=1).shape[1] == rows.shape[1])
 
 
 def _keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
     columns = [c for c in proposal.columns if c.name not in learn]
-    times = [c for c in columns if c.stamps is not None]
-    times += [c for c in columns if c.is_time and _TIMES.fullmatch(c.name)]
+    clocked = {c.name: [*c.clocks] for c in columns}
+    stamped = [c for c in columns if clocked[c.name] and not c.is_number]
+    times = stamped + [c for c in columns if clocked[c.name] and c.is_number]
     names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
     names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
     names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
+    # What is another in every row does not come again at another time.
     repeated = [c for c in names if len(c.words) < proposal.rows]
-    for time in [*times, None]:
-        when = [] if time is None else [time]
-        # What is another in every row does not come again at another time.
-        texts = names if time is None else repeated
-        for entity in texts:
-            if _unique(entity, *when):
-                _take(proposal, entity, time, None)
-                return
-        if time is None:
-            continue
-        for entity, trace in permutations(texts, 2):
-            if len(trace.words) < len(entity.words) and _unique(entity, trace, time):
-                _take(proposal, entity, time, trace)
-                return
-        others = [c for c in times if c is not time]
-        for entity in texts:
-            for trace in (c for c in others if _unique(entity, c, time)):
-                _take(proposal, entity, time, trace)
-                return
-        for entity, trace in permutations(texts, 2):
-            if _unique(entity, trace, time):
-                _take(proposal, entity, time, trace)
-                return
-    candidates = listing([c.name for c in names]) or "no column"
+    for time in [t for column in times for t in clocked[column.name]]:
+        others = [c for c in times if c is not time.column]
+        if (keys := _at_times(time, repeated, others)) is not None:
+            _take(proposal, path, *keys, time)
+            return
+    for entity in names:
+        if _unique(entity.codes):
+            _take(proposal, path, entity, None, None)
+            return
+    known = f"{listing([c.name for c in names]) or 'no column'} could name entities"
+    known += f", {listing([c.name for c in times])} could be times" if times else ""
     raise DataError(
-        f"{path}: no row can be told from the others by an entity and a time: {candidates} could "
-        "name entities; give every row an id, or a whole number from 0 in a column 'time'"
+        Diagnostic(
+            f"{path}: no row can be told from the others by an entity and a time: {known}",
+            hint="give every row an id, or an entity and a time: a whole number in a column "
+            "'time', a date, or a time stamp as 2013-01-31T17:05; no cell of these is empty",
+        )
     )
 
 
+def _at_times(
+    time: Clocked, names: Sequence[TableColumn], others: Sequence[TableColumn]
+) -> tuple[TableColumn | None, TableColumn | None] | None:
+    """The columns of the entity and of the trace that tell rows of a time apart, if some do."""
+    if _unique(time.steps):  # one row at a time: of one entity, unless ids say otherwise
+        ids = [c for c in names if _NAMES.fullmatch(c.name) or c.is_constant]
+        dense = int(np.ptp(time.steps)) + 1 == len(time.steps)
+        names = ids or ([] if dense else names)
+        if not names:
+            return None, None
+    for entity in names:
+        if _unique(entity.codes, time.steps):
+            return entity, None
+    for entity, trace in permutations(names, 2):
+        if len(trace.words) < len(entity.words) and _unique(entity.codes, trace.codes, time.steps):
+            return entity, trace
+    for entity in names:
+        for trace in others:
+            if _unique(entity.codes, trace.codes, time.steps):
+                return entity, trace
+    for entity, trace in permutations(names, 2):
+        if _unique(entity.codes, trace.codes, time.steps):
+            return entity, trace
+    return None
+
+
 def _take(
-    proposal: Proposal, entity: TableColumn, time: TableColumn | None, trace: TableColumn | None
+    proposal: Proposal,
+    path: Path,
+    entity: TableColumn | None,
+    trace: TableColumn | None,
+    time: Clocked | None,
 ) -> None:
-    entity.role, entity.why = Role.ENTITY, f"names {len(entity.words):,} entities"
-    proposal.sort = _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", entity.name.lower()))
+    name = path.stem if entity is None else entity.name
+    proposal.sort = _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", name.lower()))
+    if entity is not None:
+        proposal.entities = len(entity.words)
+        entity.role, entity.why = Role.ENTITY, f"names {_so_many(proposal.entities)}"
     points = 1
     if time is not None:
-        why = "whole numbers up to {:,}"
-        if time.stamps is not None:
-            proposal.step, steps = time.stamps
-            time.values = steps.astype(np.float64)
-            why = f"time stamps, {{:,}} steps of {proposal.step}"
-        points = int(time.values.max()) + 1
-        time.role, time.why = Role.TIME, why.format(points - 1)
+        proposal.step, proposal.steps = time.step, time.steps
+        points = int(time.steps.max()) + 1
+        why = f"whole numbers up to {points - 1:,}"
+        if time.step is not None:
+            what = "numbers" if time.column.is_number else "time stamps"
+            why = f"{what}, {points - 1:,} steps of {time.step}"
+        time.column.role, time.column.why = Role.TIME, why
     if trace is not None:
         trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
     traces = 1 if trace is None else len(trace.words)
-    proposal.presence = time is not None and proposal.rows < traces * len(entity.words) * points
+    proposal.presence = time is not None and proposal.rows < traces * proposal.entities * points
+
+
+def _so_many(entities: int) -> str:
+    """A number of entities in words."""
+    return "1 entity" if entities == 1 else f"{entities:,} entities"
 
 
 # --- what rows say ------------------------------------------------------------------------------
@@ -255,22 +338,25 @@ def _take(
 
 def _contents(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
     taken = {proposal.sort}
-    for column in (c for c in proposal.columns if not c.why):
-        if column.is_truth:
+    for column in (c for c in proposal.columns if not c.why or c.name in learn):
+        empty = f", {column.gaps:,} empty" if column.gaps else ""
+        if column.is_constant and column.name not in learn:
+            column.why = "all rows have the same"
+        elif column.is_truth:
             column.role = Role.GIVEN
-            column.why = f"true or false{f', {column.gaps:,} empty' if column.gaps else ''}"
+            column.why = f"true or false{empty}"
             column.symbol = _predicate(column.name, taken)
         elif column.name in learn:
             raise DataError(
                 f"{path}: '{column.name}' cannot be learned, since it is not true or false (1 or "
                 "0, empty where it is not known)"
             )
-        elif column.gaps:
+        elif 2 * column.gaps > proposal.rows:
             column.why = f"{column.gaps:,} of {proposal.rows:,} cells are empty"
         elif column.is_number:
-            column.role, column.why = Role.FEATURE, "numbers"
+            column.role, column.why = Role.FEATURE, f"numbers{empty}"
         elif 2 <= len(column.words) <= _WORDS:
-            column.role, column.why = Role.CATEGORY, f"{len(column.words)} different words"
+            column.role, column.why = Role.CATEGORY, f"{len(column.words)} different words{empty}"
         else:
             column.why = f"{len(column.words):,} different words"
     truths = proposal.of(Role.GIVEN)
@@ -336,101 +422,13 @@ def _rules(proposal: Proposal) -> list[tuple[str, str, str]]:
 
 def _steps(proposal: Proposal) -> tuple[Ints, Ints]:
     """Rows, and for each that of the same entity one step later."""
-    if not proposal.of(Role.TIME):
+    time = proposal.steps
+    if time is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     keys = proposal.of(Role.TRACE, Role.ENTITY)
-    time = proposal.of(Role.TIME)[0].values
     order = np.lexsort([time, *(c.codes for c in keys)])
     same = np.ones(len(order) - 1, dtype=bool)
     for column in keys:
         same &= column.codes[order[1:]] == column.codes[order[:-1]]
     same &= time[order[1:]] == time[order[:-1]] + 1
     return order[:-1][same], order[1:][same]
-
-
-# --- the files ----------------------------------------------------------------------------------
-
-
-def theory_text(proposal: Proposal) -> str:
-    """The theory that is proposed."""
-    static = "" if proposal.of(Role.TIME) else "static "
-    lines = [f"# What the columns of {proposal.file} state, and what is known of it.", ""]
-    lines += [f"sort {proposal.sort}", ""]
-    for column in proposal.of(Role.GIVEN, Role.LEARNED):
-        kind = "learned" if column.role is Role.LEARNED else "given"
-        lines.append(f"{static}predicate {column.symbol}({proposal.sort})   # {kind}: {column.why}")
-    if proposal.presence:
-        lines.append(f"predicate Here({proposal.sort})   # given: true where there is a row")
-    lines += [
-        "",
-        "# Rules that hold on the labels. Keep those that are laws, and add what you know.",
-    ]
-    lines += [f"axiom {name}: {text}   # {why}" for name, text, why in proposal.rules]
-    if not proposal.rules:
-        first = proposal.of(Role.LEARNED)[0].symbol
-        where = " where Here(x)" if proposal.presence else ""
-        lines.append("# None was found. A rule looks like this:")
-        lines.append(f"# axiom Stays: forall x{where}. G({first}(x) -> WX {first}(x))")
-    return "\n".join(lines) + "\n"
-
-
-def project_text(proposal: Proposal, folder: str | None) -> str:
-    """The settings that are proposed, for a table in the project or in another folder."""
-    one = {role: proposal.of(role) for role in Role}
-    learned = one[Role.LEARNED]
-    known = [c for c in one[Role.GIVEN] if not c.gaps]  # networks may see these, too
-    features = [*one[Role.FEATURE], *one[Role.CATEGORY], *known]
-    lines = [f"# A project for {proposal.file}, proposed by its columns. Look at every line."]
-    lines += ["", "[theory]", 'file = "theory.fot"', "", "[data]"]
-    if folder is not None:
-        lines += [f"folder = {_text(folder)}"]
-    if proposal.step is not None:
-        lines += [_said(f"step = {_text(proposal.step)}", "of time stamps, from the earliest on")]
-    if not any(c.gaps for c in learned) or _many(learned):
-        lines += [_said("train = 0.8", "the share of labels to learn from; the others test")]
-        lines += [_said('by = "entities"', "test on entities that training does not see")]
-    lines += ["", "[[data.wide]]", f"file = {_text(proposal.file)}"]
-    lines += [f"sort = {_text(proposal.sort)}"]
-    for key, role in (("entity", Role.ENTITY), ("time", Role.TIME), ("trace", Role.TRACE)):
-        lines += [_said(f"{key} = {_text(c.name)}", c.why) for c in one[role]]
-    truths = [*one[Role.GIVEN], *learned]
-    pairs = ", ".join(f"{_text(c.name)} = {_text(c.symbol)}" for c in truths)
-    lines += [f"predicates = {{ {pairs} }}"]
-    if features:
-        lines += [f"features = {_list(c.name for c in features)}"]
-    if one[Role.CATEGORY]:
-        words = ", ".join(f"{_text(c.name)} = {_list(sorted(c.words))}" for c in one[Role.CATEGORY])
-        lines += [f"categories = {{ {words} }}"]
-    if proposal.presence:
-        lines += [_said('presence = "Here"', "true where there is a row")]
-    lines += [f"# not used: {_text(c.name)}, since {c.why}" for c in one[Role.UNUSED]]
-    if one[Role.TIME] and features:
-        lines += ["", f"[inputs.{proposal.sort}]"]
-        lines += [_said('# encoder = "gru"', "lets networks see what went before")]
-    lines += ["", "[predicates]", *(f'{c.symbol} = "network"' for c in learned)]
-    lines += ["", "[objective]", 'facts = "cross-entropy"', 'together = "sum"']
-    if proposal.rules:
-        lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, beside the facts")]
-    else:
-        lines += [_said('axioms = "none"', 'there are none yet; then "log"')]
-    lines += ["", "[training]", "epochs = 300", "rate = 0.01"]
-    lines += [_said("validation = 0.1", "the share of labels that says when to stop")]
-    lines += [_said("patience = 30", "epochs without improvement, then it stops")]
-    return "\n".join(lines) + "\n"
-
-
-def _said(setting: str, comment: str) -> str:
-    return f"{setting:<28} # {comment}"
-
-
-def _many(columns: Iterable[TableColumn]) -> bool:
-    """Whether there are labels enough to hold some back."""
-    return all((c.codes >= 0).sum() >= 50 for c in columns)
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _list(values: Iterable[str]) -> str:
-    return f"[{', '.join(map(_text, values))}]"

@@ -3,13 +3,20 @@
 import csv
 import json
 import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 import fotltn
 from fotltn.errors import DataError
-from fotltn.project.propose import Role, project_text, propose, theory_text
+from fotltn.project.propose import Role, propose
+from fotltn.project.proposed_files import project_text, theory_text
 
 
 def write(path: Path, heads: list[str], rows: list[list[object]]) -> Path:
@@ -127,6 +134,131 @@ def test_times_that_are_stamps(tmp_path, stamp, step):
     assert model.facts.lengths == (19,)
 
 
+def rooms(when: Callable[[int], object], *, hours: int = 30, **more: object) -> pa.Table:
+    """Six rooms, with an alarm where it is warm; some cells of the heat are empty."""
+    draw = random.Random(2)
+    rows = []
+    for room in ("r1", "r2", "r3", "r4", "r5", "r6"):
+        for hour in range(hours):
+            heat = draw.gauss(0, 1)
+            shown = None if draw.random() < 0.1 else round(heat, 3)
+            rows.append({"room": room, "when": when(hour), "heat": shown, **more,
+                         "alarm": int(heat > 1)})  # fmt: skip
+    return pa.Table.from_pylist(rows)
+
+
+def trains(folder: Path, path: Path) -> fotltn.Model:
+    """The model of a project that is proposed."""
+    folder.mkdir()
+    proposal = propose(path)
+    (folder / "theory.fot").write_text(theory_text(proposal))
+    text = project_text(proposal, str(path.parent)).replace("epochs = 300", "epochs = 2")
+    (folder / "project.toml").write_text(text)
+    return fotltn.train(folder)
+
+
+BEGIN = datetime(2024, 3, 30, 22)
+ZONED = BEGIN.replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)
+TIMES: dict[str, tuple[Callable[[int], object], str | None]] = {
+    "utc": (lambda i: (ZONED + timedelta(hours=i)).strftime("%Y-%m-%dT%H:%M:%SZ"), "1h"),
+    "zone that changes": (
+        lambda i: (ZONED + timedelta(hours=i)).astimezone(ZoneInfo("Europe/Berlin")).isoformat(),
+        "1h",
+    ),
+    "typed": (lambda i: BEGIN + timedelta(minutes=15 * i), "15min"),
+    "typed with a zone": (lambda i: ZONED + timedelta(hours=i), "1h"),
+    "dates": (lambda i: (BEGIN + timedelta(days=7 * i)).date(), "7d"),
+}
+
+
+@pytest.mark.parametrize("case", TIMES)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_stamps_of_all_kinds(tmp_path, case, kind):
+    when, step = TIMES[case]
+    table, path = rooms(when), tmp_path / f"rooms.{kind}"
+    writer = pyarrow.csv.write_csv if kind == "csv" else pyarrow.parquet.write_table
+    writer(table, path)
+    proposal = propose(path)
+    assert {c.name: c.role for c in proposal.columns} == {
+        "room": Role.ENTITY, "when": Role.TIME, "heat": Role.FEATURE, "alarm": Role.LEARNED,
+    }  # fmt: skip
+    assert (proposal.step, proposal.presence) == (step, False)
+    assert trains(tmp_path / "p", path).facts.lengths == (30,)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "by", "step", "length"),
+    [("year", 1990, 1, "1", 30), ("timestamp", 1_700_000_000, 3600, "3600", 30),
+     ("hour", 5, 1, None, 35)],
+)  # fmt: skip
+def test_numbers_that_begin_far_from_0(tmp_path, name, begin, by, step, length):
+    table = rooms(lambda i: begin + by * i).rename_columns(["room", name, "heat", "alarm"])
+    if step is None:
+        table = table.append_column("seen", [["1"] * len(table)])
+    pyarrow.csv.write_csv(table, path := tmp_path / "rooms.csv")
+    proposal = propose(path)
+    assert roles(path)[name] == "time"
+    assert proposal.step == step
+    assert trains(tmp_path / "p", path).facts.lengths == (length,)
+
+
+def test_events_at_odd_times_have_the_longest_unit_that_tells_them_apart(tmp_path):
+    draw = random.Random(7)
+    minutes = sorted(draw.sample(range(20 * 24 * 60), 200))
+    rows: list[list[object]] = [
+        [f"m{draw.randrange(6)}", BEGIN + timedelta(minutes=m, seconds=draw.randrange(60)), m % 2]
+        for m in minutes
+    ]
+    path = write(tmp_path / "events.csv", ["machine", "at", "stop"], rows)
+    proposal = propose(path)
+    assert roles(path) == {"machine": "entity", "at": "time", "stop": "learned predicate"}
+    assert (proposal.step, proposal.presence) == ("1min", True)
+
+
+@pytest.mark.parametrize("plant", [True, False])
+def test_a_table_about_one_entity(tmp_path, plant):
+    """What all rows are about has a name, or is called by that of the file."""
+    draw = random.Random(3)
+    rows: list[list[object]] = [
+        ["A", f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00", draw.gauss(0, 1),
+         draw.choice(["eco", "fast"]), int(draw.random() < 0.3)][not plant :]
+        for i in range(120)
+    ]  # fmt: skip
+    heads = ["plant", "when", "heat", "mode", "fault"][not plant :]
+    path = write(tmp_path / "Line 7.csv", heads, rows)
+    text = project_text(propose(path), None)
+    assert ('entity = "plant"' in text) is plant
+    assert ('entity = "=line_7"' in text) is not plant
+    assert 'by = "time"' in text
+    assert roles(path)["mode"] == "category"
+    model = trains(tmp_path / "p", path)
+    assert model.facts.sizes() == {"plant" if plant else "line_7": 1}
+
+
+def test_columns_that_say_nothing_and_cells_that_are_empty(tmp_path):
+    """Features may have gaps; what is empty mostly, or the same everywhere, is not used."""
+    table = rooms(TIMES["utc"][0], year=2024, ok=1, tags=["a"], note=None)
+    pyarrow.parquet.write_table(table, path := tmp_path / "rooms.parquet")
+    proposal = propose(path)
+    whys = {c.name: c.why for c in proposal.of(Role.UNUSED)}
+    assert whys == {
+        "year": "all rows have the same", "ok": "all rows have the same",
+        "tags": "its type is list<element: string>", "note": "180 of 180 cells are empty",
+    }  # fmt: skip
+    text = project_text(proposal, None)
+    assert 'missing = { "heat" = "last" }' in text
+    assert '# not used: "year" (all rows have the same)' in text
+    with pytest.raises(DataError, match="'tags' cannot be learned"):
+        propose(path, ["tags"])
+    assert roles(path, "ok")["ok"] == "learned predicate"
+    heads = ["id", "size", "late"]
+    few: list[list[object]] = [[i, "" if i % 3 else i, i % 2] for i in range(60)]
+    assert roles(write(tmp_path / "few.csv", heads, few))["size"] == "not used"
+    some: list[list[object]] = [[i, i if i % 3 else "", i % 2] for i in range(60)]
+    text = project_text(propose(write(tmp_path / "some.csv", heads, some)), None)
+    assert 'missing = { "size" = "mean" }' in text
+
+
 def test_names_that_the_language_does_not_take(tmp_path):
     rows: list[list[object]] = [[f"c{i}", i % 2, i % 3 == 0, i % 2, i % 2] for i in range(20)]
     heads = ["sort", 'größe "x" (m²)', "2 late", "G", "S"]
@@ -151,6 +283,16 @@ WRONG: dict[str, tuple[list[str], list[list[object]], str]] = {
     "no entities": (
         ["who", "late"], [["a", 1], ["a", 0]], "no row can be told from the others",
     ),
+    "some times with a zone": (
+        ["who", "when", "late"],
+        [["a", "2024-01-01T00:00", 1], ["a", "2024-01-01T01:00Z", 0]] * 2,
+        "'who', 'when' could name entities\n.*an entity and a time: a whole number",
+    ),
+    "the same at one time": (
+        ["who", "when", "late"], [["a", "2024-01-01", 1], ["a", "2024-01-01", 0],
+                                  ["b", "2024-01-02", 0]],
+        "'who' could name entities, 'when' could be times",
+    ),
     "a column twice": (["who", "who", "late"], [["a", "b", 1]], "'who' occurs twice"),
 }  # fmt: skip
 
@@ -171,6 +313,7 @@ def test_what_cannot_be_learned(tmp_path, call):
     cases: list[tuple[list[object], str]] = [
         (["--learn", "failed"], "--learn names a column of a table: --from TABLE"),
         (["--from", path, "--paper"], "--paper goes with a scene"),
+        (["--from", path, "--from", path], "--from looks at one table"),
         (["--from", tmp_path / "none.csv"], "cannot read"),
     ]
     for options, expected in cases:
