@@ -13,6 +13,8 @@ import torch
 from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
 from fotltn.grounding.cells import times
 from fotltn.grounding.clock import Clock
+from fotltn.grounding.collect import Missing
+from fotltn.grounding.feature_cells import Unknown
 from fotltn.grounding.frames import Source, read_sources
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.measures import Entity, Measure
@@ -43,7 +45,7 @@ class Classifier:
     Args:
         theory: as of `train`: a theory, its file or its text.
         target: the predicate to predict.
-        sort: as all up to `measures` it says what the columns are, as in `Wide`.
+        sort: as all up to `unknown_categories` it says what the columns are, as in `Wide`.
         entity: the column with the entity that a row is about.
         time: the column with the time.
         trace: the column with the trace. Rows of one trace belong together: split by it.
@@ -54,6 +56,8 @@ class Classifier:
         categories: of features with text, by column.
         presence: predicates that are true where there is a row.
         measures: predicates that are read off a column, by name.
+        missing: what features are where they have no value, for all or by column.
+        unknown_categories: what a word is that is no category: "error" or "zero".
         learn: further predicates that networks compute.
         define: predicates that formulas define, as of `train`, as all that follows.
         networks: settings of predicates, which `train` calls `predicates`.
@@ -90,6 +94,8 @@ class Classifier:
         categories: Mapping[str, Sequence[str]] | None = None,
         presence: str | Sequence[str] | None = None,
         measures: Mapping[str, Measure] | None = None,
+        missing: Missing | Mapping[str, Missing] = "error",
+        unknown_categories: Unknown = "error",
         learn: Sequence[str] = (),
         define: Mapping[str, str] | None = None,
         networks: Mapping[Any, Any] | None = None,
@@ -110,6 +116,7 @@ class Classifier:
         self.predicates, self.arguments = predicates, arguments
         self.features, self.categories = features, categories
         self.presence, self.measures = presence, measures
+        self.missing, self.unknown_categories = missing, unknown_categories
         self.learn, self.define, self.networks = learn, define, networks
         self.exclusive, self.inputs = exclusive, inputs
         self.objective, self.training = objective, training
@@ -241,7 +248,7 @@ class Classifier:
         return Wide(
             frame, self.sort, self.entity, self.time, self.trace, self._columns(),
             self.arguments or {}, self.features, self.categories or {}, self.presence,
-            self.measures or {},
+            self.measures or {}, missing=self.missing, unknown_categories=self.unknown_categories,
         )  # fmt: skip
 
     def _labelled(self, frame: Source, y: Any) -> Source:

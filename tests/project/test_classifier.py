@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fotltn
-from fotltn import Classifier, DataError, Entity
+from fotltn import Classifier, DataError, Entity, Wide
 
 THEORY = """\
 sort pump
@@ -339,6 +340,26 @@ def test_unknown_settings():
         make().set_params(trainig={})
     with pytest.raises(DataError, match="'seed' is 0, which has no 'a'"):
         make().set_params(seed__a=1)
+
+
+def test_all_that_a_wide_table_may_say_is_a_setting():
+    columns = {f.name for f in fields(Wide)} - {"source", "optional"}
+    assert columns <= {*make().get_params(deep=False)}
+
+
+def test_features_may_be_missing_and_words_unknown():
+    """In both a gap is as it was last; a word that training did not see is no category."""
+    table = frame()
+    table["bar"] = [None if i % 7 == 0 else cell for i, cell in enumerate(table["bar"])]
+    table["kind"] = ["old" if i % 2 else "new" for i in range(len(table["bar"]))]
+    seen = {"features": ["bar", "kind"], "training": {"epochs": 5}}
+    with pytest.raises(DataError, match="missing = "):
+        make(**seen).fit(table)
+    classifier = make(**seen, missing={"bar": "last"}, unknown_categories="zero").fit(table)
+    other = {**frame(first=9), "kind": ["older"] * len(table["bar"])}
+    assert np.isfinite(classifier.predict_proba({**other, "bar": table["bar"]})).all()
+    with pytest.raises(DataError, match="the feature is 'older'"):
+        make(**seen, missing="mean").fit(table).predict(other)
 
 
 @pytest.mark.parametrize("typed", [False, True])
