@@ -80,10 +80,18 @@ def asked_model(path: Path, data: Sequence[Path] | None, horizon: int | None = N
     return model
 
 
+_FILES = "of a model, --data may be files: give the folder of the model"
+
+
 def one_folder(data: Sequence[Path] | None) -> Path | None:
     """The folder with the tables of a project, of what --data says."""
     if len(data or ()) > 1:
-        raise DataError("of a project, --data is one folder with its tables")
+        raise DataError(
+            Diagnostic("of a project, --data is one folder with its tables", hint=_FILES)
+        )
+    if data and data[0].is_file():
+        message = f"of a project, --data is a folder with its tables, not the file '{data[0]}'"
+        raise DataError(Diagnostic(message, hint=_FILES))
     return data[0] if data else None
 
 

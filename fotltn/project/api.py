@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from torch import nn
 
-from fotltn.errors import DataError, listing, shown
+from fotltn.errors import DataError, Diagnostic, listing, shown
 from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
@@ -189,6 +189,7 @@ def _in_python(
     kinds: dict[str, PredicateConfig] = {}
     modules: dict[str, PythonPredicate] = {}
     for names, one in [*settings.items()]:
+        _refuse_classes(names, one)
         if isinstance(names, tuple) and not isinstance(one, nn.Module):
             raise DataError(f"predicates: {listing(names)} can share a module, not {shown(one)}")
         if not callable(one):
@@ -206,6 +207,14 @@ def _in_python(
     return kinds, modules
 
 
+def _refuse_classes(names: object, one: object) -> None:
+    """Refuse a class of modules, of which there is nothing to train yet."""
+    if isinstance(one, type) and issubclass(one, nn.Module):
+        whom = listing(names) if isinstance(names, tuple) else f"'{names}'"
+        message = f"{whom}: {one.__name__} is a class of modules; hand over one that is made"
+        raise DataError(Diagnostic(message, hint=f"{one.__name__}(…)"))
+
+
 def _name_of(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
@@ -216,7 +225,10 @@ def _own_encoders(
     """Encoders that are modules, which are taken out of the settings of inputs."""
     encoders = {}
     for sort, settings in seen.items():
-        if isinstance(settings, Mapping) and isinstance(settings.get("encoder"), nn.Module):
+        if not isinstance(settings, Mapping):
+            continue
+        _refuse_classes(sort, settings.get("encoder"))
+        if isinstance(settings.get("encoder"), nn.Module):
             rest = dict(settings)
             modules[sort] = module = rest.pop("encoder")
             encoders[sort] = EncoderConfig("module", constructor=type(module).__name__)

@@ -171,7 +171,7 @@ def _inputs(model: Described) -> Iterator[str]:
         if name not in made - facts
     ]
     if taken:
-        yield f"- Axioms and definitions also take from the data {_some(taken)}."
+        yield f"- The data also give {_some(taken)}."
 
 
 def _seen(seen: InputConfig, features: Iterable[str]) -> Iterator[str]:

@@ -193,6 +193,10 @@ def test_other_commands_take_another_folder(call, tmp_path):
     for command in ("rules", "audit"):
         status, _, err = call(command, JAAD, "--data", tmp_path, "--data", tmp_path)
         assert (status, "--data is one folder with its tables" in err) == (1, True)
+        (tmp_path / "new.csv").write_text("a,b\n")
+        status, _, err = call(command, JAAD, "--data", tmp_path / "new.csv")
+        assert (status, "not the file" in err) == (1, True)
+        assert "= of a model, --data may be files" in err
 
 
 STAMPED = "sort s\npredicate A(s), B(s)\naxiom Next: forall x. G(A(x) -> X B(x))\n"

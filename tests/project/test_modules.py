@@ -176,6 +176,19 @@ def test_modules_that_do_not_fit_a_model(tables, tmp_path, case):
         fotltn.load_model(tmp_path / "model", modules=modules)
 
 
+def test_a_class_is_no_module_yet(tables):
+    for predicates, inputs in (
+        ({"Failed": Two}, None),
+        ({("Failed", "Worn"): Two}, None),
+        ({}, {"pump": {"encoder": Two}}),
+    ):
+        with pytest.raises(DataError, match="Two is a class of modules") as error:
+            train(tables, predicates, inputs)
+        assert error.value.diagnostics[0].hint == "Two(…)"
+    with pytest.raises(DataError, match="'level': Linear is a class of modules"):
+        functions(tables, nn.Linear)
+
+
 def test_modules_that_do_not_fit_the_data(tables):
     with pytest.raises(
         DataError, match=r"'Failed': a network gives shape .* expected the same axes"
