@@ -1,13 +1,14 @@
-"""Predicates whose kind is left open: what hard axioms define them to be, or else networks."""
+"""Predicates that hard axioms define: those whose kind is left open, and those without facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from fotltn.analysis.text import written
-from fotltn.errors import FotError, did_you_mean, listing
+from fotltn.errors import Diagnostic, FotError, Severity, did_you_mean, listing
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.defined import Definition, definitions_in, symbols
 from fotltn.project.config import AUTO, Config, PredicateConfig
@@ -67,6 +68,30 @@ def _symbols(text: str, theory: CheckedTheory) -> list[str]:
     with suppress(FotError):  # which is reported where the definition is made
         return symbols(check_formula(parse_formula(text), theory.signature).formula)
     return []
+
+
+def never_stated(
+    theory: CheckedTheory, predicates: Collection[str], stated: Collection[str]
+) -> Iterator[Diagnostic]:
+    """A warning for each predicate that no fact states, though hard axioms say what it is.
+
+    Args:
+        theory: the theory.
+        predicates: those that nothing computes.
+        stated: those of which there are facts.
+    """
+    names = [n for n in predicates if n not in stated]
+    for one in definitions_in(theory, names).by_name.values():
+        verb = "says" if len(one.axioms) == 1 else "say"
+        variables = ", ".join(f'"{axis.name}"' for axis in one.axes)
+        formula = json.dumps(show(written(one.formula)), ensure_ascii=False)
+        yield Diagnostic(
+            f"no fact states '{one.name}', so that it is false everywhere, but "
+            f"{listing(one.axioms)} {verb} what it is",
+            hint=f"have it computed: {one.name} = {{ variables = [{variables}], formula = "
+            f"{formula} }} in [predicates]",
+            severity=Severity.WARNING,
+        )
 
 
 def held(config: Config, theory: CheckedTheory) -> tuple[str, ...]:

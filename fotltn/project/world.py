@@ -27,6 +27,7 @@ from fotltn.logic.signature import Signature
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.project.config import Config
 from fotltn.project.data_config import WideConfig, argument
+from fotltn.project.definitions import never_stated
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 from fotltn.syntax import formula as f
@@ -142,7 +143,13 @@ def read_world(config: Config, more: InMemory = NOTHING) -> World:
         train, _ = flip(train, data.flip, data.seed)
     if evidence.total:  # what detectors say is known of all traces, and is never a test
         train = joined(train, evidence)
-    facts = replace(facts, warnings=(*facts.warnings, *config.strays(), *unguarded(theory, facts)))
+    from_facts = [n for n in signature.predicates if n not in made]
+    odd = (
+        *config.strays(),
+        *unguarded(theory, facts),
+        *never_stated(theory, from_facts, facts.rows),
+    )
+    facts = replace(facts, warnings=(*facts.warnings, *odd))
     # Tables are made of what is not computed alone.
     others = replace(
         signature,

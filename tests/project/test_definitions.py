@@ -158,6 +158,24 @@ def test_training_says_what_is_defined(tmp_path):
     }  # fmt: skip
 
 
+def test_what_nobody_states_or_computes_is_said(tmp_path):
+    """Hard axioms say what Late is, but it is given by facts, of which there are none."""
+    without = TOML.replace('Late = "auto"\n', "")
+    folder = project(tmp_path / "p", without)
+    result = CliRunner().invoke(app, ["train", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert (
+        "no fact states 'Late', so that it is false everywhere, but 'There', 'Back' say what it is"
+    ) in result.output
+    formula = 'Late = { variables = ["r"], formula = "Busy(r) & O Faulty(r)" }'
+    assert f"have it computed: {formula} in [predicates]" in result.output
+    computed = TOML.replace('Late = "auto"', formula)
+    for name, toml, theory in (("q", computed, THEORY), ("r", TOML, THEORY),
+                               ("s", without, THEORY.replace("hard ", ""))):  # fmt: skip
+        folder = project(tmp_path / name, toml, theory)
+        assert "no fact states" not in CliRunner().invoke(app, ["train", str(folder)]).output
+
+
 def test_definitions_as_text_are_the_same(tmp_path):
     """What is written into a model's file is read back as the formula that the axioms say."""
     compared = 0
