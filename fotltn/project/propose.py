@@ -209,7 +209,10 @@ def propose(path: Path, learn: Sequence[str] = ()) -> Proposal:
         if name not in table.column_names:
             raise DataError(f"{path}: no column '{name}'; {name_hint(name, table.column_names)}")
     proposal = Proposal(path.name, columns, table.num_rows)
-    _keys(proposal, path, learn)
+    if not _keys(proposal, path, learn):
+        _leave_out_repeats(proposal)
+        if not _keys(proposal, path, learn):
+            raise DataError(_no_keys(proposal, path, learn))
     _contents(proposal, path, learn)
     proposal.rules = _rules(proposal)
     return proposal
@@ -245,33 +248,55 @@ def _unique(*keys: Ints) -> bool:
     return bool(np.unique(rows, axis=1).shape[1] == rows.shape[1])
 
 
-def _keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
+def _leave_out_repeats(proposal: Proposal) -> None:
+    """Leave out rows that say the same as others in all columns, as readers do."""
+    rows = np.stack([c.codes for c in proposal.columns])
+    _, first = np.unique(rows, axis=1, return_index=True)
+    first.sort()
+    for column in proposal.columns:
+        column.codes, column.values = column.codes[first], column.values[first]
+    proposal.rows = len(first)
+
+
+def _candidates(
+    proposal: Proposal, learn: Sequence[str]
+) -> tuple[list[TableColumn], list[TableColumn]]:
+    """The columns that may name entities, and those that may be times, the likeliest first."""
     columns = [c for c in proposal.columns if c.name not in learn]
-    clocked = {c.name: [*c.clocks] for c in columns}
-    stamped = [c for c in columns if clocked[c.name] and not c.is_number]
-    times = stamped + [c for c in columns if clocked[c.name] and c.is_number]
+    times = [c for c in columns if any(True for _ in c.clocks)]
     names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
     names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
     names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
+    times.sort(key=lambda c: c.is_number)  # time stamps say more than numbers
+    return names, times
+
+
+def _keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> bool:
+    """Find what each row is about, and when; whether there is such a thing."""
+    names, times = _candidates(proposal, learn)
     # What is another in every row does not come again at another time.
     repeated = [c for c in names if len(c.words) < proposal.rows]
-    for time in [t for column in times for t in clocked[column.name]]:
-        others = [c for c in times if c is not time.column]
-        if (keys := _at_times(time, repeated, others)) is not None:
-            _take(proposal, path, *keys, time)
-            return
+    for column in times:
+        others = [c for c in times if c is not column]
+        for time in column.clocks:
+            if (keys := _at_times(time, repeated, others)) is not None:
+                _take(proposal, path, *keys, time)
+                return True
     for entity in names:
         if _unique(entity.codes):
             _take(proposal, path, entity, None, None)
-            return
+            return True
+    return False
+
+
+def _no_keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> Diagnostic:
+    names, times = _candidates(proposal, learn)
     known = f"{listing([c.name for c in names]) or 'no column'} could name entities"
     known += f", {listing([c.name for c in times])} could be times" if times else ""
-    raise DataError(
-        Diagnostic(
-            f"{path}: no row can be told from the others by an entity and a time: {known}",
-            hint="give every row an id, or an entity and a time: a whole number in a column "
-            "'time', a date, or a time stamp as 2013-01-31T17:05; no cell of these is empty",
-        )
+    return Diagnostic(
+        f"{path}: no row can be told from the others by an entity and a time: {known}",
+        hint="give every row an id, or an entity and a time: a whole number in a column 'time', a "
+        "date, or a time stamp as 2013-01-31T17:05; no cell of these is empty",
     )
 
 

@@ -259,6 +259,16 @@ def test_columns_that_say_nothing_and_cells_that_are_empty(tmp_path):
     assert 'missing = { "size" = "mean" }' in text
 
 
+def test_rows_that_are_repeated(tmp_path):
+    table = rooms(TIMES["utc"][0])
+    twice = pa.concat_tables([table, table.slice(40, 9)])
+    pyarrow.csv.write_csv(twice, path := tmp_path / "rooms.csv")
+    proposal = propose(path)
+    assert (proposal.rows, proposal.presence) == (180, False)
+    assert roles(path)["room"] == "entity"
+    assert trains(tmp_path / "p", path).facts.lengths == (30,)
+
+
 def test_names_that_the_language_does_not_take(tmp_path):
     rows: list[list[object]] = [[f"c{i}", i % 2, i % 3 == 0, i % 2, i % 2] for i in range(20)]
     heads = ["sort", 'größe "x" (m²)', "2 late", "G", "S"]
@@ -285,7 +295,7 @@ WRONG: dict[str, tuple[list[str], list[list[object]], str]] = {
     ),
     "some times with a zone": (
         ["who", "when", "late"],
-        [["a", "2024-01-01T00:00", 1], ["a", "2024-01-01T01:00Z", 0]] * 2,
+        [[w, t, 1] for w in "ab" for t in ("2024-01-01T00:00", "2024-01-01T01:00Z")],
         "'who', 'when' could name entities\n.*an entity and a time: a whole number",
     ),
     "the same at one time": (
