@@ -10,10 +10,10 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
-from fotltn.posterior.clauses import free_axes, number_of
+from fotltn.posterior.clauses import conjuncts, free_axes, number_of
 from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables
 from fotltn.posterior.kinds import Factor, Kind
-from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackPairs
+from fotltn.posterior.patterns import Bit, Cells, Contacts, Patterns
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
 from fotltn.semantics.tables import within
 
@@ -35,13 +35,13 @@ class Coupling:
 
     Args:
         factor: the factor.
-        pairs: its rows with their tracks, by the tracks' places among those of the colour.
-        place: the place of each pair's track.
+        cells: where it touches them, by points; of a factor by which draws are tested, rows alone.
+        place: the place of each cell's track among those of the colour.
         window: the window of the product, and its bits; None if draws are tested by the factor.
     """
 
     factor: Factor
-    pairs: TrackPairs
+    cells: Cells
     place: Tensor
     window: tuple[int, tuple[int, ...]] | None
 
@@ -75,7 +75,9 @@ class Mover:
         known = self._conditions(chosen, {})
         self.prior_at = known[0]
         self.prior = Prior(kind, 1 << len(chosen), shared, tables, self.device)
+        self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
+        self._weighed: dict[int, Tensor] = {}
 
     @property
     def tracks(self) -> int:
@@ -163,6 +165,11 @@ class Mover:
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static
         self._moves = self.prior.by_way(self.letters, self.chain.letter, self.last)
+        weights: dict[int, Tensor] = {}
+        for one in (one for colour in self.colours for one in colour.couplings):
+            if id(one.factor) not in weights:
+                weights[id(one.factor)] = self._weights(one.factor, one.cells.rows)
+            self._weighed[id(one)] = weights[id(one.factor)][one.cells.row, one.cells.time]
 
     def _conditions(self, numbers: Sequence[int], worlds: Mapping[str, Tensor]) -> Tensor:
         """Conditions as bits, with axes (world, track, time)."""
@@ -218,16 +225,18 @@ class Mover:
         self.refresh()
         self.help(worlds)
         words = self._conditions(range(len(self.kind.conditions)), worlds)
-        conditions = torch.searchsorted(self.symbols, words).clamp_max(len(self.symbols) - 1)
+        conditions = torch.searchsorted(self.symbols, words.contiguous())
+        conditions = conditions.clamp_max(len(self.symbols) - 1)
+        held: dict[object, Tensor] = {}
         for colour in self.colours:
-            self._move(colour, worlds, conditions, generator, heat)
+            self._move(colour, worlds, conditions, held, generator, heat)
 
     def _move(
-        self, colour: Colour, worlds: Worlds, conditions: Tensor, generator: torch.Generator,
-        heat: float,
+        self, colour: Colour, worlds: Worlds, conditions: Tensor, held: dict[object, Tensor],
+        generator: torch.Generator, heat: float,
     ) -> None:  # fmt: skip
         tracks = colour.tracks
-        gains, digits = self._gains(colour, worlds, heat)
+        gains, digits = self._gains(colour, worlds, held, heat)
         weights = Weights(
             self._evidence[tracks], self._static[tracks], self._moves, self.prior_at[tracks],
             conditions[:, tracks], self.lengths[tracks], gains,
@@ -250,57 +259,59 @@ class Mover:
         refused = draw.log() > heat * (after - before)
         self.write(worlds, tracks, torch.where(refused[..., None, None], old, bits))
 
-    def _weights(self, coupling: Coupling) -> Tensor:
-        """What it is worth that the formula of each pair is true, with axes (pair, time)."""
-        factor, pairs = coupling.factor, coupling.pairs
-        rows, at = pairs.rows, pairs.at
+    def _weights(self, factor: Factor, rows: Bindings) -> Tensor:
+        """What it is worth that the formula of each row is true, with axes (row, time)."""
         if factor.labelled is not None:
             table = self._table(factor.labelled.predicate)
-            args = [self.circuit.numbers(t, rows)[at, 0] for t in factor.labelled.args]
-            value = table[(rows.trace[at], *args)]
+            args = [self.circuit.numbers(t, rows)[:, 0] for t in factor.labelled.args]
+            value = table[(rows.trace, *args)]
             if value.shape[-1] < len(self.circuit.times):
                 value = torch.nn.functional.pad(value, (0, len(self.circuit.times) - 1))
             return value
-        inside = within(self.circuit.lengths(rows)[at], self.circuit.times)
+        inside = within(self.circuit.lengths(rows), self.circuit.times)
         return inside.to(torch.float64) * (HARD if factor.weight is None else factor.weight)
 
     def _gains(
-        self, colour: Colour, worlds: Worlds, heat: float
+        self, colour: Colour, worlds: Worlds, held: dict[object, Tensor], heat: float
     ) -> tuple[list[Gain], list[Tensor]]:
         gains: dict[tuple[int, int, int], Tensor] = {}
         patterns: dict[object, Patterns] = {}
         static = self.kind.shape.static
-        times = self.circuit.tables.horizon
+        times, tracks = len(self.circuit.times), len(colour.tracks)
         for coupling in colour.couplings:
-            if coupling.window is None or not len(coupling.pairs):
+            cells, sight = coupling.cells, coupling.factor.span
+            if coupling.window is None or not len(cells):
                 continue
+            assert sight is not None
             window, bits = coupling.window
-            span = coupling.factor.span
-            assert span is not None
-            key = (bits, span.low, span.high)
+            key = (bits, sight)
             if key not in patterns:
-                patterns[key] = Patterns(self.circuit, self.kind.moving, worlds, static, bits, span)
-            truth = patterns[key].truth(coupling.factor.formula, coupling.pairs)
-            base, points = 1 << len(bits), max(0, span.high - span.low + 1)
+                patterns[key] = Patterns(self.contacts, worlds, held, static, bits, sight)
+            truth = patterns[key].truth(coupling.factor.formula, cells)
+            base, points = 1 << len(bits), max(0, sight.high - sight.low + 1)
+            latest = sight.high if points else 0
             shape = (1 << len(static), *[base] * points)
-            weight = heat * self._weights(coupling).reshape(1, -1, *[1] * len(shape), times)
-            full = truth.expand(truth.shape[0], len(coupling.pairs), *shape, times) * weight
-            total = torch.zeros(
-                full.shape[0], len(colour.tracks), *shape, times, dtype=torch.float64,
-                device=self.device,
-            ).index_add_(1, coupling.place, full)  # fmt: skip
-            flat = total.reshape(full.shape[0], len(colour.tracks), -1, times).transpose(2, 3)
-            latest = span.high if points else 0
-            placed = _placed(flat, latest)
+            weight = heat * self._weighed[id(coupling)]
+            full = truth.expand(truth.shape[0], len(cells), *shape).reshape(
+                truth.shape[0], len(cells), -1
+            )
             name = (window, max(1, points), latest)
-            old = gains.get(name)
-            gains[name] = placed if old is None else old + placed
+            length = times + max(0, latest)
+            if name not in gains:
+                gains[name] = torch.zeros(
+                    self.worlds, tracks * length, full.shape[-1], dtype=torch.float64,
+                    device=self.device,
+                )  # fmt: skip
+            index = coupling.place * length + cells.time + latest
+            good = cells.time + latest >= 0
+            value = full * (weight * good).unsqueeze(-1)
+            gains[name].index_add_(1, index.clamp_min(0), value.expand(self.worlds, -1, -1))
         result, digits = [], []
-        for (window, length, _), values in gains.items():
+        for (window, size, latest), values in gains.items():
             bits = self.kind.shape.windows[window][0]
-            base = 1 << len(bits)
-            expanded = values.expand(self.worlds, *values.shape[1:])
-            result.append(Gain(expanded, window, length, base))
+            length = times + max(0, latest)
+            shaped = values.reshape(self.worlds, tracks, length, -1)
+            result.append(Gain(shaped, window, size, 1 << len(bits)))
             digits.append(self._digits(bits))
         return result, digits
 
@@ -314,43 +325,50 @@ class Mover:
         """What factors that no window holds are worth to each track."""
         total = torch.zeros(self.worlds, tracks, dtype=torch.float64, device=self.device)
         for coupling in couplings:
-            pairs = coupling.pairs
-            truth = self.circuit.truth(coupling.factor.formula, pairs.rows, worlds)
-            truth = truth.expand(self.worlds, len(pairs.rows), self.circuit.tables.horizon)
-            value = (truth[:, pairs.at] * self._weights(coupling)).sum(-1)
-            total.index_add_(1, coupling.place, value)
+            cells, factor = coupling.cells, coupling.factor
+            truth = self.circuit.truth(factor.formula, cells.rows, worlds)
+            truth = truth.expand(self.worlds, len(cells.rows), len(self.circuit.times))
+            value = (truth * self._weights(factor, cells.rows)).sum(-1)
+            total.index_add_(1, coupling.place, value[:, cells.row])
         return total
 
     # --- colours ---
 
     def _colours(self) -> list[Colour]:
-        contacts = Contacts(self.circuit, self.kind.moving)
-        touched: list[tuple[Bindings, Tensor, Tensor]] = []
-        for factor in self.kind.factors:
-            rows = self._instances(factor)
-            touched.append((rows, *self._contacts(factor, rows, contacts)))
-        colour = _coloured(self.tracks, [(at, track) for _, at, track in touched])
+        touched = [self._touched(factor) for factor in self.kind.factors]
+        colour = _coloured(self.tracks, [(row, track) for _, row, track in touched])
+        colour = colour.to(self.device)
         result = []
         for number in range(int(colour.max()) + 1 if len(colour) else 0):
             tracks = (colour == number).nonzero().squeeze(-1)
             place = torch.full((self.tracks,), -1, dtype=torch.int64, device=self.device)
             place[tracks] = torch.arange(len(tracks), device=self.device)
             couplings = []
-            for factor, window, (rows, at, track) in zip(
+            for factor, window, (cells, at, track) in zip(
                 self.kind.factors, self.kind.windows, touched, strict=True
             ):
                 mine = place[track] >= 0
-                if not bool(mine.any()):
-                    continue
-                used, where = torch.unique(at[mine], return_inverse=True)
-                some = rows.take(used)
-                if window is None:
-                    pairs = TrackPairs(some, where, track[mine])
-                else:
-                    pairs = contacts.pairs(factor.formula, some, where, track[mine])
-                couplings.append(Coupling(factor, pairs, place[track[mine]], window))
+                if bool(mine.any()):
+                    some = cells.take(at[mine], track[mine])
+                    couplings.append(Coupling(factor, some, place[track[mine]], window))
             result.append(Colour(tracks, couplings))
         return result
+
+    def _touched(self, factor: Factor) -> tuple[Cells, Tensor, Tensor]:
+        """The cells of a factor, and which of them touch which tracks."""
+        rows = self._instances(factor)
+        count = torch.arange(len(rows), device=self.device)
+        if factor.span is None:
+            cells = Cells(rows, count, torch.zeros_like(count), torch.full_like(count, -1))
+            return (cells, *self._contacts(factor, rows))
+        open_ones = self._weights(factor, rows) != 0
+        if factor.labelled is None:
+            for part in conjuncts(factor.formula, universal=True):
+                if not self.circuit.varies(part):
+                    open_ones = open_ones & ~self.circuit.truth(part, rows, {})[0]
+        row, time = open_ones.nonzero().unbind(-1)
+        cells = Cells(rows, row, time, torch.full_like(row, -1))
+        return (cells, *self.contacts.of_cells(factor.formula, cells))
 
     def _instances(self, factor: Factor) -> Bindings:
         """The bindings of a factor that something depends on."""
@@ -376,30 +394,14 @@ class Mover:
         unique = torch.unique(index[[0, *places.values()]], dim=1)
         return Bindings(unique[0], dict(zip(places, unique[1:], strict=True)))
 
-    def _contacts(
-        self, factor: Factor, rows: Bindings, contacts: Contacts
-    ) -> tuple[Tensor, Tensor]:
-        if factor.span is not None or all(
-            contacts.moving.bit(a) is not None for a in _atoms(factor.formula, contacts)
-        ):
-            return contacts.of(factor.formula, rows)
+    def _contacts(self, factor: Factor, rows: Bindings) -> tuple[Tensor, Tensor]:
+        atoms = atoms_of(factor.formula, self.kind.moving.names)
+        if all(self.kind.moving.bit(a) is not None for a in atoms):
+            return self.contacts.of_rows(factor.formula, rows)
         every = torch.arange(self.tracks, device=self.device)  # nothing says which: all
         trace = self.rows.trace
         hits = (rows.trace.unsqueeze(-1) == trace).nonzero()
         return hits[:, 0], every[hits[:, 1]]
-
-
-def _atoms(formula: c.Formula, contacts: Contacts) -> list[c.Atom]:
-    return atoms_of(formula, contacts.moving.names)
-
-
-def _placed(values: Tensor, latest: int) -> Tensor:
-    """Values by the present, at the latest point that they see; the third axis is time."""
-    if latest > 0:
-        return torch.nn.functional.pad(values, (0, 0, latest, 0))
-    if latest < 0:
-        return torch.nn.functional.pad(values[:, :, -latest:], (0, 0, 0, -latest))
-    return values
 
 
 def _coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -420,4 +422,4 @@ def _coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         colours[one] = colour
         for row in instances[one]:
             taken[row] |= 1 << colour
-    return colours if not touched else colours.to(touched[0][0].device)
+    return colours

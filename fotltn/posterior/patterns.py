@@ -1,8 +1,9 @@
 """What other formulas become as one track takes every value within a window, the rest held fixed.
 
-A pair is a binding of a formula, a row, and a track that it depends on. The truth of the formula is
-computed for every pattern of the track's bits around the point: with an axis for the static bits,
-one for each point of the window, and all that is fixed beside it.
+A cell is a binding of a formula, a point in time, and a track that it depends on there. The truth
+of the formula is computed for every pattern of the track's bits around the point, with an axis for
+the static bits and one for each point of the window. Beneath quantifiers there are cells for those
+bindings alone that what is given leaves open at that point, so that the cost follows the facts.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.posterior.clauses import is_node, number_of, predicates
-from fotltn.posterior.rows import Bindings, RowTruth, counts
-from fotltn.semantics.crisp import moved
+from fotltn.posterior.clauses import conjuncts, is_node, number_of, predicates
+from fotltn.posterior.rows import Bindings, RowTruth, at_index, counts
+from fotltn.semantics.tables import within
 
 
 class Slot(NamedTuple):
@@ -132,36 +133,47 @@ def reach(node: c.Formula, moving: Moving, most: int) -> Sight | None:
 
 
 @dataclass(slots=True, eq=False)
-class TrackPairs:
-    """Bindings of a formula with the tracks that they depend on.
+class Cells:
+    """Rows of a formula at points in time, with the tracks that they depend on.
 
     Args:
         rows: the rows.
-        at: the row of each pair.
-        track: its track.
-        parent: the pair above, of those beneath a quantifier.
-        below: the pairs beneath quantifiers.
-        match: for each atom of tracks, which pairs have their own track in it.
+        row: the row of each cell.
+        time: its point.
+        track: its track, or -1 where none is meant yet.
+        parent: the cell above, of those beneath a quantifier.
+        below: the cells beneath quantifiers, by offset: with the track of the cell above, and not.
+        match: for each atom of tracks, which cells have their own track in it.
+        cache: what does not depend on the world, by formula and offset.
     """
 
     rows: Bindings
-    at: Tensor
+    row: Tensor
+    time: Tensor
     track: Tensor
     parent: Tensor | None = None
-    below: dict[c.Core, TrackPairs] = field(default_factory=dict)
-    match: dict[c.Core, Tensor] = field(default_factory=dict)
+    below: dict[tuple[c.Core, int], tuple[Cells, Cells]] = field(default_factory=dict)
+    match: dict[c.Core, Tensor | bool] = field(default_factory=dict)
+    cache: dict[tuple[c.Core, int], Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return self.at.shape[0]
+        return self.row.shape[0]
+
+    def take(self, index: Tensor, track: Tensor | None = None) -> Cells:
+        """Some of them, perhaps with other tracks."""
+        chosen = self.track[index] if track is None else track
+        parent = None if self.parent is None else self.parent[index]
+        return Cells(self.rows, self.row[index], self.time[index], chosen, parent)
 
 
 class Contacts:
-    """Finds which tracks a formula depends on."""
+    """Finds which tracks a formula depends on, and where."""
 
     def __init__(self, circuit: RowTruth, moving: Moving) -> None:
         """For tracks of one kind."""
         self.circuit, self.moving = circuit, moving
         self.sizes = [circuit.tables.sizes[s] for s in moving.sorts]
+        self._open: dict[int, tuple[Bindings, Tensor]] = {}
 
     def track(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
         """The number of the track of terms, by row."""
@@ -170,8 +182,8 @@ class Contacts:
             number = number * size + self.circuit.numbers(term, rows)[:, 0]
         return number
 
-    def of(self, node: c.Formula, rows: Bindings) -> tuple[Tensor, Tensor]:
-        """Bindings and tracks that touch, each once."""
+    def of_rows(self, node: c.Formula, rows: Bindings) -> tuple[Tensor, Tensor]:
+        """Rows and tracks that touch at any point, each pair once."""
         hits: list[Tensor] = []
         stack: list[tuple[c.Formula, Bindings, Tensor]] = [
             (node, rows, torch.arange(len(rows), device=rows.trace.device))
@@ -189,60 +201,118 @@ class Contacts:
                 assert inner.parent is not None
                 stack.append((part.body, inner, origin[inner.parent]))
             else:
-                stack += [(p, here, origin) for p in _formulas(part)]
-        if not hits:
-            empty = rows.trace[:0]
-            return empty, empty
-        pairs = torch.unique(torch.cat(hits, 1), dim=1)
-        return pairs[0], pairs[1]
+                stack += [(p, here, origin) for p, _ in _steps(part, 0)]
+        return _unique(hits, rows.trace)
 
-    def pairs(self, node: c.Formula, rows: Bindings, at: Tensor, track: Tensor) -> TrackPairs:
-        """Some pairs of a formula, with those beneath its quantifiers."""
-        pairs = TrackPairs(rows, at, track)
-        stack: list[tuple[c.Formula, TrackPairs]] = [(node, pairs)]
+    def of_cells(self, node: c.Formula, cells: Cells) -> tuple[Tensor, Tensor]:
+        """Cells and tracks that touch, each pair once."""
+        hits: list[Tensor] = []
+        stack: list[tuple[c.Formula, Cells, int, Tensor]] = [
+            (node, cells, 0, torch.arange(len(cells), device=cells.row.device))
+        ]
+        seen: set[tuple[c.Core, int, int]] = set()
         while stack:
-            part, here = stack.pop()
-            if not self.moving.inside(part):
+            part, here, offset, origin = stack.pop()
+            key = (part, offset, id(here))
+            if not self.moving.inside(part) or not len(here) or key in seen:
                 continue
+            seen.add(key)
             if isinstance(part, c.Atom):
                 hit = self.moving.bit(part)
                 assert hit is not None
-                here.match[part] = self.track(hit[1], here.rows)[here.at] == here.track
+                hits.append(torch.stack([origin, self.track(hit[1], here.rows)[here.row]]))
             elif isinstance(part, c.Quantifier):
-                if part not in here.below:
-                    here.below[part] = self._beneath(part, here)
-                stack.append((part.body, here.below[part]))
+                inner = self._beneath(part, here, offset)
+                assert inner.parent is not None
+                stack.append((part.body, inner, offset, origin[inner.parent]))
             else:
-                stack += [(p, here) for p in _formulas(part)]
-        return pairs
+                stack += [(p, here, there, origin) for p, there in _steps(part, offset)]
+        return _unique(hits, cells.row)
 
-    def _beneath(self, node: c.Quantifier, pairs: TrackPairs) -> TrackPairs:
-        """Bindings beneath that touch the same track as the pair above."""
-        inner = self.circuit.beneath(node, pairs.rows)
-        assert inner.parent is not None
-        child, track = self.of(node.body, inner)
-        # A pair above, (row, track), has the pairs beneath with that row as parent, and that track.
-        most = 1
-        for tensor in (pairs.track, track):
-            if tensor.numel():
-                most = max(most, int(tensor.max()) + 1)
-        keys = pairs.at * most + pairs.track
-        order = torch.argsort(keys)
-        wanted = inner.parent[child] * most + track
-        if not keys.numel():
-            empty = pairs.at[:0]
-            return TrackPairs(inner, empty, empty, empty)
-        place = torch.searchsorted(keys[order], wanted).clamp_max(keys.shape[0] - 1)
-        hit = keys[order][place] == wanted
-        return TrackPairs(inner, child[hit], track[hit], order[place[hit]])
+    def open_at(self, node: c.Quantifier, inner: Bindings) -> Tensor:
+        """At which points what is given leaves rows beneath a quantifier open."""
+        if id(inner) not in self._open:
+            value = within(self.circuit.lengths(inner), self.circuit.times)
+            for part in conjuncts(node.body, node.universal):
+                if not self.circuit.varies(part):
+                    truth = self.circuit.truth(part, inner, {})[0]
+                    value = value & (~truth if node.universal else truth)
+            self._open[id(inner)] = (inner, value)
+        return self._open[id(inner)][1]
+
+    def _beneath(self, node: c.Quantifier, cells: Cells, offset: int) -> Cells:
+        """The cells beneath a quantifier that are open at the point `offset` ahead."""
+        inner = self.circuit.beneath(node, cells.rows)
+        parent = inner.parent
+        assert parent is not None
+        number = torch.bincount(parent, minlength=len(cells.rows))
+        first = number.cumsum(0) - number
+        there = cells.time + offset
+        good = (there >= 0) & (there < len(self.circuit.times))
+        times = torch.where(good, number[cells.row], 0)
+        above = torch.arange(len(cells), device=parent.device).repeat_interleave(times)
+        begin = times.cumsum(0) - times
+        place = torch.arange(len(above), device=parent.device) - begin[above]
+        row = first[cells.row[above]] + place
+        chosen = self.open_at(node, inner)[row, there[above]]
+        above, row = above[chosen], row[chosen]
+        return Cells(inner, row, cells.time[above], cells.track[above], above)
+
+    def beneath(self, node: c.Quantifier, cells: Cells, offset: int) -> tuple[Cells, Cells]:
+        """The same, those first that touch the track of the cell above."""
+        key = (node, offset)
+        if key not in cells.below:
+            inner = self._beneath(node, cells, offset)
+            # An inner formula is looked at from the same offset, which its cells do not know.
+            at, track = self.of_cells(_ahead(node.body, offset), inner)
+            mine = torch.zeros(len(inner), dtype=torch.bool, device=inner.row.device)
+            mine[at[track == inner.track[at]]] = True
+            cells.below[key] = (
+                inner.take(mine.nonzero().squeeze(-1)),
+                inner.take((~mine).nonzero().squeeze(-1)),
+            )
+        return cells.below[key]
+
+    def matches(self, atom: c.Atom, cells: Cells) -> Tensor | bool:
+        """Which cells have their own track in an atom; True or False if all or none."""
+        if atom not in cells.match:
+            hit = self.moving.bit(atom)
+            assert hit is not None
+            same = self.track(hit[1], cells.rows)[cells.row] == cells.track
+            every = bool(same.all())
+            cells.match[atom] = every if every or not bool(same.any()) else same
+        return cells.match[atom]
 
 
-def _formulas(node: c.Formula) -> list[c.Formula]:
+def _ahead(node: c.Formula, offset: int) -> c.Formula:
+    """A formula that sees what another sees from a point ahead."""
+    if offset == 0:
+        return node
+    return c.Shift(node, abs(offset), past=offset < 0, weak=False)
+
+
+def _unique(hits: list[Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
+    if not hits:
+        return like[:0], like[:0]
+    joined = torch.cat(hits, 1)
+    most = 1 + (int(joined[1].max()) if joined.shape[1] else 0)
+    keys = torch.unique(joined[0] * most + joined[1])
+    return keys // most, keys % most
+
+
+def _steps(node: c.Formula, offset: int) -> list[tuple[c.Formula, int]]:
+    """The formulas beneath one, with the offsets at which they are read."""
     match is_node(node):
-        case c.Not(arg) | c.Shift(arg):
-            return [arg]
-        case c.And(left, right) | c.Or(left, right) | c.Until(_, left, right):
-            return [left, right]
+        case c.Not(arg):
+            return [(arg, offset)]
+        case c.And(left, right) | c.Or(left, right):
+            return [(left, offset), (right, offset)]
+        case c.Shift(arg, steps, past):
+            return [(arg, offset - steps if past else offset + steps)]
+        case c.Until(_, left, right, window, past):
+            sign = -1 if past else 1
+            last = 0 if window.high is None else window.high
+            return [(p, offset + sign * n) for n in range(last + 1) for p in (left, right)]
         case c.Truth() | c.Edge() | c.Atom() | c.Equal() | c.Compare() | c.Quantifier():
             return []
         case c.Implies() | c.Aggregate():
@@ -254,132 +324,145 @@ def _formulas(node: c.Formula) -> list[c.Formula]:
 class Patterns:
     """The truth of formulas under every pattern of a track.
 
-    It has axes (world, pair, static bits, a point of the window …, time), each perhaps of size one.
+    It has axes (world, cell, static bits, a point of the window …), each perhaps of size one.
     """
 
     def __init__(
-        self, circuit: RowTruth, moving: Moving, worlds: Mapping[str, Tensor],
+        self, contacts: Contacts, worlds: Mapping[str, Tensor], held: dict[object, Tensor],
         static: Sequence[int], window: Sequence[int], span: Sight,
     ) -> None:  # fmt: skip
-        """For patterns of the static bits, and of the window's bits at the offsets of the span."""
-        self.circuit, self.moving, self.worlds = circuit, moving, worlds
+        """For patterns of the static bits, and of the window's bits at the offsets of the span.
+
+        What no track of the kind changes is looked up in `held`, and put there.
+        """
+        self.contacts, self.worlds, self.held = contacts, worlds, held
+        self.circuit, self.moving = contacts.circuit, contacts.moving
         self.static, self.window, self.span = list(static), list(window), span
         self.points = max(0, span.high - span.low + 1)
         self.memo: dict[object, Tensor] = {}
-        self.fixed: dict[object, Tensor] = {}
 
-    def truth(self, node: c.Formula, pairs: TrackPairs, offset: int = 0) -> Tensor:
+    def truth(self, node: c.Formula, cells: Cells, offset: int = 0) -> Tensor:
         """The truth of a formula at the point that lies `offset` ahead."""
-        key = (node, id(pairs), offset)
+        key = (node, id(cells), offset)
         if key not in self.memo:
             self.memo[key] = (
-                self._value(node, pairs, offset)
+                self._value(node, cells, offset)
                 if self.moving.inside(node)
-                else self._held(node, pairs, offset)
+                else self._fixed(node, cells, offset)
             )
         return self.memo[key]
 
-    def _held(self, node: c.Formula, pairs: TrackPairs, offset: int) -> Tensor:
-        """The truth of a formula in the present worlds."""
-        value = self.circuit._truth(node, pairs.rows, self.worlds, self.fixed)
-        if value.shape[1] > 1 or len(pairs.rows) == 1:
-            value = value.expand(value.shape[0], len(pairs.rows), value.shape[2])[:, pairs.at]
-        return self._placed(value, offset)
+    def _fixed(self, node: c.Formula, cells: Cells, offset: int) -> Tensor:
+        """The truth of a formula that no track of the kind changes."""
+        if (node, offset) in cells.cache:
+            return cells.cache[node, offset]
+        key = (node, id(cells.rows))
+        if key not in self.held:
+            self.held[key] = self.circuit.truth(node, cells.rows, self.worlds)
+        full = self.held[key]
+        row = cells.row if full.shape[1] > 1 else torch.zeros_like(cells.row)
+        value = self._wide(full[:, row, self._time(cells, offset, full.shape[2])])
+        if not self.circuit.varies(node):
+            cells.cache[node, offset] = value
+        return value
 
-    def _placed(self, value: Tensor, offset: int) -> Tensor:
-        if offset and value.shape[-1] > 1:
-            value = moved(value, abs(offset), offset < 0)
-        return value.reshape(*value.shape[:2], *[1] * (1 + self.points), value.shape[-1])
+    def _time(self, cells: Cells, offset: int, times: int) -> Tensor:
+        return (cells.time + offset).clamp(0, times - 1)
+
+    def _wide(self, value: Tensor) -> Tensor:
+        return value.reshape(*value.shape, *[1] * (1 + self.points))
+
+    def _present(self, atom: c.Atom, cells: Cells, offset: int) -> Tensor:
+        """An atom of tracks in the present worlds."""
+        table = self.worlds[atom.predicate]
+        args = [self.circuit.numbers(a, cells.rows)[cells.row, 0] for a in atom.args]
+        time = self._time(cells, offset, table.shape[-1])
+        return self._wide(at_index(table, cells.rows.trace[cells.row], *args, time))
 
     def _bit(self, number: int, offset: int) -> Tensor:
         """A bit of the track, along the axis of its values."""
         bit = self.moving.bits[number]
         axis = 0 if bit.static else 1 + offset - self.span.low
-        within = self.static if bit.static else self.window
-        values = torch.arange(1 << len(within), device=self.circuit.times.device)
-        truth = (values >> within.index(number) & 1).bool()
+        among = self.static if bit.static else self.window
+        values = torch.arange(1 << len(among), device=self.circuit.times.device)
+        truth = (values >> among.index(number) & 1).bool()
         shape = [1] * (1 + self.points)
         shape[axis] = -1
-        return truth.reshape(1, 1, *shape, 1)
+        return truth.reshape(1, 1, *shape)
 
-    def _inside(self, pairs: TrackPairs, offset: int) -> Tensor:
+    def _inside(self, cells: Cells, offset: int) -> Tensor:
         """Whether the point `offset` ahead is a point of the trace."""
-        key = ("inside", id(pairs), offset)
-        if key not in self.memo:
-            there = self.circuit.times + offset
-            lengths = self.circuit.lengths(pairs.rows)[pairs.at].unsqueeze(-1)
-            value = ((there >= 0) & (there < lengths)).unsqueeze(0)
-            self.memo[key] = value.reshape(1, len(pairs), *[1] * (1 + self.points), len(there))
-        return self.memo[key]
+        key = (_INSIDE, offset)
+        if key not in cells.cache:
+            there = cells.time + offset
+            lengths = self.circuit.lengths(cells.rows)[cells.row]
+            cells.cache[key] = self._wide(((there >= 0) & (there < lengths)).unsqueeze(0))
+        return cells.cache[key]
 
-    def _value(self, node: c.Formula, pairs: TrackPairs, offset: int) -> Tensor:
+    def _value(self, node: c.Formula, cells: Cells, offset: int) -> Tensor:
         match is_node(node):
             case c.Atom() as atom:
                 hit = self.moving.bit(atom)
                 assert hit is not None
-                match = pairs.match[atom]
-                if bool(match.all()):
+                match = self.contacts.matches(atom, cells)
+                if match is True:
                     return self._bit(hit[0], offset)
-                held = self._held(atom, pairs, offset)
-                if not bool(match.any()):
-                    return held
-                shape = (1, -1, *[1] * (1 + self.points), 1)
-                return torch.where(match.reshape(shape), self._bit(hit[0], offset), held)
+                present = self._present(atom, cells, offset)
+                if match is False:
+                    return present
+                return torch.where(
+                    self._wide(match.unsqueeze(0)), self._bit(hit[0], offset), present
+                )
             case c.Not(arg):
-                return ~self.truth(arg, pairs, offset)
+                return ~self.truth(arg, cells, offset)
             case c.And(left, right):
-                return self.truth(left, pairs, offset) & self.truth(right, pairs, offset)
+                return self.truth(left, cells, offset) & self.truth(right, cells, offset)
             case c.Or(left, right):
-                return self.truth(left, pairs, offset) | self.truth(right, pairs, offset)
+                return self.truth(left, cells, offset) | self.truth(right, cells, offset)
             case c.Quantifier() as quantifier:
-                return self._quantified(quantifier, pairs, offset)
+                return self._quantified(quantifier, cells, offset)
             case c.Shift(arg, steps, past, weak):
                 there = offset - steps if past else offset + steps
-                inside = self._inside(pairs, there)
-                value = self.truth(arg, pairs, there)
+                inside = self._inside(cells, there)
+                value = self.truth(arg, cells, there)
                 return value | ~inside if weak else value & inside
-            case c.Until(dual, left, right, window, past):
-                assert window.high is not None
-                return self._until(dual, left, right, window, past, pairs, offset)
+            case c.Until() as until:
+                return self._until(until, cells, offset)
             case c.Truth() | c.Edge() | c.Equal() | c.Compare() | c.Implies() | c.Aggregate():
                 raise AssertionError(node)
             case never:
                 assert_never(never)
 
-    def _quantified(self, node: c.Quantifier, pairs: TrackPairs, offset: int) -> Tensor:
-        """A witness among rows that do not touch the track, or one that does."""
-        inner, below = self.circuit.beneath(node, pairs.rows), pairs.below[node]
-        assert inner.parent is not None
-        assert below.parent is not None
-        key = (node, id(pairs), "rest")
-        if key not in self.memo:
-            now = self.circuit._truth(node.body, inner, self.worlds, self.fixed)
-            now = ~now if node.universal else now
-            total = counts(now, inner.parent, len(pairs.rows))[:, pairs.at]
-            spread = now.expand(now.shape[0], len(inner), now.shape[2])[:, below.at]
-            self.memo[key] = (total - counts(spread, below.parent, len(pairs))) > 0
-        rest = self._placed(self.memo[key], offset)
-        value = self.truth(node.body, below, offset)
-        mine = counts(~value if node.universal else value, below.parent, len(pairs)) > 0
-        return ~(rest | mine) if node.universal else rest | mine
+    def _quantified(self, node: c.Quantifier, cells: Cells, offset: int) -> Tensor:
+        """A witness among bindings that do not touch the track, or one that does."""
+        total: Tensor | None = None
+        for part in self.contacts.beneath(node, cells, offset):
+            if len(part):
+                assert part.parent is not None
+                value = self.truth(node.body, part, offset)
+                hits = counts(~value if node.universal else value, part.parent, len(cells)) > 0
+                total = hits if total is None else total | hits
+        if total is None:
+            shape = (1, 1, *[1] * (1 + self.points))
+            return torch.full(shape, node.universal, device=cells.row.device)
+        return ~total if node.universal else total
 
-    def _until(
-        self, dual: bool, left: c.Formula, right: c.Formula, window: c.Window, past: bool,
-        pairs: TrackPairs, offset: int,
-    ) -> Tensor:  # fmt: skip
-        assert window.high is not None
-        sign = -1 if past else 1
+    def _until(self, node: c.Until, cells: Cells, offset: int) -> Tensor:
+        assert node.window.high is not None
+        sign = -1 if node.past else 1
         reached: Tensor | None = None
-        for ahead in range(window.high, -1, -1):
+        for ahead in range(node.window.high, -1, -1):
             there = offset + sign * ahead
-            a, b = self.truth(left, pairs, there), self.truth(right, pairs, there)
-            if dual:
+            a, b = self.truth(node.left, cells, there), self.truth(node.right, cells, there)
+            if node.dual:
                 a, b = ~a, ~b
             onward = None if reached is None else a & reached
-            here = b if ahead >= window.low else None
+            here = b if ahead >= node.window.low else None
             both = [x for x in (onward, here) if x is not None]
-            reached = (both[0] if len(both) == 1 else both[0] | both[1]) & self._inside(
-                pairs, there
-            )
+            value = both[0] if len(both) == 1 else both[0] | both[1]
+            reached = value & self._inside(cells, there)
         assert reached is not None
-        return ~reached if dual else reached
+        return ~reached if node.dual else reached
+
+
+_INSIDE = c.Truth(True)

@@ -89,6 +89,7 @@ class Sampler:
             for name, definition in structure.definitions.items()
         }
         self.formulas = {n: nnf(d.formula) for n, d in structure.definitions.items()}
+        self._defined = False
         self._open: dict[Clause, Bindings] = {}
         self.generator = torch.Generator(device).manual_seed(sampling.seed)
         self.teaches: list[frozenset[tuple[str, ...]]] = []
@@ -99,7 +100,10 @@ class Sampler:
             taken |= names
 
     def define(self) -> None:
-        """Compute what is defined from what is free."""
+        """Compute what is defined from what is free, unless it is known."""
+        if self._defined:
+            return
+        self._defined = True
         for name, formula in self.formulas.items():
             rows = self.rows[name]
             truth = self.circuit.truth(formula, rows, self.tables)
@@ -113,6 +117,7 @@ class Sampler:
         for mover, names in zip(self.movers, self.teaches, strict=True):
             self.define()
             mover.move(self.tables, self.generator, heat)
+            self._defined = False
             if names and share and self.sampling.learn:
                 mover.learn(self.tables, share, names)
         self.define()
