@@ -25,6 +25,9 @@ _STEPS, _POOLED = 1.0, 8.0
 #: So many predicates of a tuple follow each other as one.
 _TOGETHER = 4
 
+#: With more values of static bits, tracks that differ in these follow the same prior.
+_MOST_STATIC = 8
+
 
 class NoiseRates(NamedTuple):
     """How probable it is that a label is wrong: of a true fact, and of a false one."""
@@ -97,11 +100,18 @@ class Group:
         names: the predicates that change; groups with the same names share what is learned.
         bits: their numbers.
         conditions: how many conditions are told apart.
+        statics: how many values of static bits are told apart.
     """
 
     names: tuple[str, ...]
     bits: tuple[int, ...]
     conditions: int
+    statics: int
+
+    def where(self, at: Tensor, static: Tensor) -> Tensor:
+        """The number of a condition together with a value of the static bits."""
+        number = at * self.statics if self.conditions > 1 else torch.zeros_like(at)
+        return number + static if self.statics > 1 else number + torch.zeros_like(static)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,9 +130,9 @@ class PriorTables:
 
 
 def groups(kind: Kind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """The names and free bits of each tuple of arguments: static ones, or those that change."""
+    """The names and bits of each tuple of arguments: static ones, or free ones that change."""
     by_slots: dict[tuple[object, ...], list[int]] = {}
-    for number in range(kind.free):
+    for number in range(len(kind.moving.bits) if static else kind.free):
         bit = kind.moving.bits[number]
         if bit.static is static:
             by_slots.setdefault((bit.sorts, bit.slots), []).append(number)
@@ -148,8 +158,10 @@ class Prior:
     ) -> None:  # fmt: skip
         """A prior that tells conditions apart, but for groups that several kinds share."""
         self.kind, self.conditions, self.device, self.tables = kind, conditions, device, tables
+        static = 1 << len(kind.shape.static)
+        several = static if static <= _MOST_STATIC else 1
         self.groups = [
-            Group(names, bits, 1 if names in shared else conditions)
+            Group(names, bits, *((1, 1) if names in shared else (conditions, several)))
             for names, bits in groups(kind, static=False)
         ]
         self.static_groups = groups(kind, static=True)
@@ -157,11 +169,12 @@ class Prior:
             if group.names in tables.moves:
                 continue
             size = 1 << len(group.bits)
-            start = torch.full((group.conditions, size), 1.0 / size, dtype=torch.float64)
+            number = group.conditions * group.statics
+            start = torch.full((number, size), 1.0 / size, dtype=torch.float64)
             stay = torch.full((size, size), 0.1 / max(1, size - 1), dtype=torch.float64)
             stay.fill_diagonal_(0.9)
             tables.initial[group.names] = start.log().to(device)
-            moves = stay.expand(group.conditions, size, size)
+            moves = stay.expand(number, size, size)
             tables.moves[group.names] = moves.log().to(device)
         for names, bits in self.static_groups:
             start = torch.zeros(1 << len(bits), dtype=torch.float64, device=device)
@@ -195,14 +208,16 @@ class Prior:
             value |= letters[..., bit].to(torch.int64) << place
         return value
 
-    def by_way(self, letters: Tensor, letter: Tensor, last: Tensor) -> Tensor:
+    def by_way(self, letters: Tensor, letter: Tensor, last: Tensor, static: Tensor) -> Tensor:
         """Logarithms of each way on, with axes (condition, way, state).
 
         Args:
             letters: the bits of each letter.
             letter: the letter of each way, with axes (way, state).
             last: the remembered bits of each state, or -1 at the start.
+            static: the values of the static bits of each state.
         """
+        at = torch.arange(self.conditions, device=self.device).reshape(-1, 1, 1)
         total = torch.zeros(self.conditions, *letter.shape, dtype=torch.float64, device=self.device)
         remembered = self.kind.shape.remembered
         started = last >= 0
@@ -211,8 +226,9 @@ class Prior:
             before = torch.zeros_like(last)
             for place, bit in enumerate(group.bits):
                 before |= (last.clamp_min(0) >> remembered.index(bit) & 1) << place
-            moves = self.tables.moves[group.names][:, before, now]
-            initial = self.tables.initial[group.names][:, now]
+            where = group.where(at, static)
+            moves = self.tables.moves[group.names][where, before, now]
+            initial = self.tables.initial[group.names][where, now]
             total = total + torch.where(started, moves, initial)
         return total
 
@@ -229,10 +245,12 @@ class Prior:
         for group in self.groups:
             if group.names not in names:
                 continue
-            where = at if group.conditions > 1 else torch.zeros_like(at)
+            where = group.where(at, static.unsqueeze(-1))
             value = self.word(drawn, group)
-            total = total + self.tables.initial[group.names][where[:, 0], value[:, :, 0]].sum(1)
-            steps = self.tables.moves[group.names][where[:, 1:], value[:, :, :-1], value[:, :, 1:]]
+            first = self.tables.initial[group.names][where[..., 0], value[..., 0]]
+            total = total + first.sum(1)
+            moves = self.tables.moves[group.names]
+            steps = moves[where[..., 1:], value[..., :-1], value[..., 1:]]
             total = total + (steps * inside[:, 1:]).sum((1, 2))
         return total
 
@@ -257,12 +275,12 @@ class Prior:
         for group in self.groups:
             if group.names not in only:
                 continue
-            size, number = 1 << len(group.bits), group.conditions
-            where = at if number > 1 else torch.zeros_like(at)
+            size, number = 1 << len(group.bits), group.conditions * group.statics
+            where = group.where(at, static.unsqueeze(-1))
             value = self.word(drawn, group)
-            first = where[:, 0] * size + value[:, :, 0]
+            first = where[..., 0] * size + value[..., 0]
             begins = torch.bincount(first.reshape(-1), minlength=number * size)
-            steps = (where[:, 1:] * size + value[:, :, :-1]) * size + value[:, :, 1:]
+            steps = (where[..., 1:] * size + value[..., :-1]) * size + value[..., 1:]
             steps = steps[:, inside[:, 1:]].reshape(-1)
             follows = torch.bincount(steps, minlength=number * size * size)
             old = totals.get(group.names)

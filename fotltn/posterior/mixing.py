@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Cells of a predicate that are watched.
+#: TrackCells of a predicate that are watched.
 _WATCHED = 512
 
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
-from fotltn.posterior.clauses import conjuncts, free_axes, number_of
+from fotltn.posterior.clauses import conjuncts, free_axes, number_of, predicates
 from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables
 from fotltn.posterior.kinds import Factor, Kind
-from fotltn.posterior.patterns import Bit, Cells, Contacts, Patterns
+from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
 from fotltn.semantics.tables import within
 
@@ -41,7 +41,7 @@ class Coupling:
     """
 
     factor: Factor
-    cells: Cells
+    cells: TrackCells
     place: Tensor
     window: tuple[int, tuple[int, ...]] | None
 
@@ -70,8 +70,10 @@ class Mover:
         self.letters = torch.from_numpy(kind.product.letters).to(self.device)
         self.last = torch.from_numpy(kind.product.last).to(self.device)
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
-        self.fixed = [n for n, f in enumerate(kind.conditions) if not circuit.varies(f)]
-        chosen = self.fixed[:_PRIOR_BITS]
+        fixed = [
+            n for n, f in enumerate(kind.conditions) if predicates(f) and not circuit.varies(f)
+        ]
+        chosen = fixed[:_PRIOR_BITS]
         known = self._conditions(chosen, {})
         self.prior_at = known[0]
         self.prior = Prior(kind, 1 << len(chosen), shared, tables, self.device)
@@ -164,7 +166,9 @@ class Mover:
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static
-        self._moves = self.prior.by_way(self.letters, self.chain.letter, self.last)
+        self._moves = self.prior.by_way(
+            self.letters, self.chain.letter, self.last, self.chain.statics
+        )
         weights: dict[int, Tensor] = {}
         for one in (one for colour in self.colours for one in colour.couplings):
             if id(one.factor) not in weights:
@@ -354,12 +358,12 @@ class Mover:
             result.append(Colour(tracks, couplings))
         return result
 
-    def _touched(self, factor: Factor) -> tuple[Cells, Tensor, Tensor]:
+    def _touched(self, factor: Factor) -> tuple[TrackCells, Tensor, Tensor]:
         """The cells of a factor, and which of them touch which tracks."""
         rows = self._instances(factor)
         count = torch.arange(len(rows), device=self.device)
         if factor.span is None:
-            cells = Cells(rows, count, torch.zeros_like(count), torch.full_like(count, -1))
+            cells = TrackCells(rows, count, torch.zeros_like(count), torch.full_like(count, -1))
             return (cells, *self._contacts(factor, rows))
         open_ones = self._weights(factor, rows) != 0
         if factor.labelled is None:
@@ -367,7 +371,7 @@ class Mover:
                 if not self.circuit.varies(part):
                     open_ones = open_ones & ~self.circuit.truth(part, rows, {})[0]
         row, time = open_ones.nonzero().unbind(-1)
-        cells = Cells(rows, row, time, torch.full_like(row, -1))
+        cells = TrackCells(rows, row, time, torch.full_like(row, -1))
         return (cells, *self.contacts.of_cells(factor.formula, cells))
 
     def _instances(self, factor: Factor) -> Bindings:

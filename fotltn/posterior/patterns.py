@@ -133,7 +133,7 @@ def reach(node: c.Formula, moving: Moving, most: int) -> Sight | None:
 
 
 @dataclass(slots=True, eq=False)
-class Cells:
+class TrackCells:
     """Rows of a formula at points in time, with the tracks that they depend on.
 
     Args:
@@ -152,18 +152,18 @@ class Cells:
     time: Tensor
     track: Tensor
     parent: Tensor | None = None
-    below: dict[tuple[c.Core, int], tuple[Cells, Cells]] = field(default_factory=dict)
+    below: dict[tuple[c.Core, int], tuple[TrackCells, TrackCells]] = field(default_factory=dict)
     match: dict[c.Core, Tensor | bool] = field(default_factory=dict)
     cache: dict[tuple[c.Core, int], Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.row.shape[0]
 
-    def take(self, index: Tensor, track: Tensor | None = None) -> Cells:
+    def take(self, index: Tensor, track: Tensor | None = None) -> TrackCells:
         """Some of them, perhaps with other tracks."""
         chosen = self.track[index] if track is None else track
         parent = None if self.parent is None else self.parent[index]
-        return Cells(self.rows, self.row[index], self.time[index], chosen, parent)
+        return TrackCells(self.rows, self.row[index], self.time[index], chosen, parent)
 
 
 class Contacts:
@@ -204,10 +204,10 @@ class Contacts:
                 stack += [(p, here, origin) for p, _ in _steps(part, 0)]
         return _unique(hits, rows.trace)
 
-    def of_cells(self, node: c.Formula, cells: Cells) -> tuple[Tensor, Tensor]:
-        """Cells and tracks that touch, each pair once."""
+    def of_cells(self, node: c.Formula, cells: TrackCells) -> tuple[Tensor, Tensor]:
+        """TrackCells and tracks that touch, each pair once."""
         hits: list[Tensor] = []
-        stack: list[tuple[c.Formula, Cells, int, Tensor]] = [
+        stack: list[tuple[c.Formula, TrackCells, int, Tensor]] = [
             (node, cells, 0, torch.arange(len(cells), device=cells.row.device))
         ]
         seen: set[tuple[c.Core, int, int]] = set()
@@ -240,7 +240,7 @@ class Contacts:
             self._open[id(inner)] = (inner, value)
         return self._open[id(inner)][1]
 
-    def _beneath(self, node: c.Quantifier, cells: Cells, offset: int) -> Cells:
+    def _beneath(self, node: c.Quantifier, cells: TrackCells, offset: int) -> TrackCells:
         """The cells beneath a quantifier that are open at the point `offset` ahead."""
         inner = self.circuit.beneath(node, cells.rows)
         parent = inner.parent
@@ -256,9 +256,11 @@ class Contacts:
         row = first[cells.row[above]] + place
         chosen = self.open_at(node, inner)[row, there[above]]
         above, row = above[chosen], row[chosen]
-        return Cells(inner, row, cells.time[above], cells.track[above], above)
+        return TrackCells(inner, row, cells.time[above], cells.track[above], above)
 
-    def beneath(self, node: c.Quantifier, cells: Cells, offset: int) -> tuple[Cells, Cells]:
+    def beneath(
+        self, node: c.Quantifier, cells: TrackCells, offset: int
+    ) -> tuple[TrackCells, TrackCells]:
         """The same, those first that touch the track of the cell above."""
         key = (node, offset)
         if key not in cells.below:
@@ -273,7 +275,7 @@ class Contacts:
             )
         return cells.below[key]
 
-    def matches(self, atom: c.Atom, cells: Cells) -> Tensor | bool:
+    def matches(self, atom: c.Atom, cells: TrackCells) -> Tensor | bool:
         """Which cells have their own track in an atom; True or False if all or none."""
         if atom not in cells.match:
             hit = self.moving.bit(atom)
@@ -341,7 +343,7 @@ class Patterns:
         self.points = max(0, span.high - span.low + 1)
         self.memo: dict[object, Tensor] = {}
 
-    def truth(self, node: c.Formula, cells: Cells, offset: int = 0) -> Tensor:
+    def truth(self, node: c.Formula, cells: TrackCells, offset: int = 0) -> Tensor:
         """The truth of a formula at the point that lies `offset` ahead."""
         key = (node, id(cells), offset)
         if key not in self.memo:
@@ -352,7 +354,7 @@ class Patterns:
             )
         return self.memo[key]
 
-    def _fixed(self, node: c.Formula, cells: Cells, offset: int) -> Tensor:
+    def _fixed(self, node: c.Formula, cells: TrackCells, offset: int) -> Tensor:
         """The truth of a formula that no track of the kind changes."""
         if (node, offset) in cells.cache:
             return cells.cache[node, offset]
@@ -366,13 +368,13 @@ class Patterns:
             cells.cache[node, offset] = value
         return value
 
-    def _time(self, cells: Cells, offset: int, times: int) -> Tensor:
+    def _time(self, cells: TrackCells, offset: int, times: int) -> Tensor:
         return (cells.time + offset).clamp(0, times - 1)
 
     def _wide(self, value: Tensor) -> Tensor:
         return value.reshape(*value.shape, *[1] * (1 + self.points))
 
-    def _present(self, atom: c.Atom, cells: Cells, offset: int) -> Tensor:
+    def _present(self, atom: c.Atom, cells: TrackCells, offset: int) -> Tensor:
         """An atom of tracks in the present worlds."""
         table = self.worlds[atom.predicate]
         args = [self.circuit.numbers(a, cells.rows)[cells.row, 0] for a in atom.args]
@@ -390,7 +392,7 @@ class Patterns:
         shape[axis] = -1
         return truth.reshape(1, 1, *shape)
 
-    def _inside(self, cells: Cells, offset: int) -> Tensor:
+    def _inside(self, cells: TrackCells, offset: int) -> Tensor:
         """Whether the point `offset` ahead is a point of the trace."""
         key = (_INSIDE, offset)
         if key not in cells.cache:
@@ -399,7 +401,7 @@ class Patterns:
             cells.cache[key] = self._wide(((there >= 0) & (there < lengths)).unsqueeze(0))
         return cells.cache[key]
 
-    def _value(self, node: c.Formula, cells: Cells, offset: int) -> Tensor:
+    def _value(self, node: c.Formula, cells: TrackCells, offset: int) -> Tensor:
         match is_node(node):
             case c.Atom() as atom:
                 hit = self.moving.bit(atom)
@@ -433,7 +435,7 @@ class Patterns:
             case never:
                 assert_never(never)
 
-    def _quantified(self, node: c.Quantifier, cells: Cells, offset: int) -> Tensor:
+    def _quantified(self, node: c.Quantifier, cells: TrackCells, offset: int) -> Tensor:
         """A witness among bindings that do not touch the track, or one that does."""
         total: Tensor | None = None
         for part in self.contacts.beneath(node, cells, offset):
@@ -447,7 +449,7 @@ class Patterns:
             return torch.full(shape, node.universal, device=cells.row.device)
         return ~total if node.universal else total
 
-    def _until(self, node: c.Until, cells: Cells, offset: int) -> Tensor:
+    def _until(self, node: c.Until, cells: TrackCells, offset: int) -> Tensor:
         assert node.window.high is not None
         sign = -1 if node.past else 1
         reached: Tensor | None = None
