@@ -2,25 +2,90 @@
 
     python -m benchmarks.flights FACTS [CHECKOUT] [--limit 300] [--json FILE]
 
-FACTS are those of January 2013, as a CSV file that `tests/flights/make.py` makes (`january`). Each
-command is a process of its own. One that takes longer than the limit is ended, and its row says so.
+FACTS are those of January 2013, as a CSV file that `tests/flights/make.py` makes (`january`). With
+`--make` that file is written first, with a month of flights that are made up. Each command is a
+process of its own. One that takes longer than the limit is ended, and its row says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
+import random
 import resource
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.common import report
 
 HERE = Path(__file__).resolve().parents[1]
 THEORY = HERE / "benchmarks" / "flights.fot"
 COMMANDS = {"rules": ["--resamples", "0"], "eval": ["--semantics", "crisp"]}
+
+
+class Fact(NamedTuple):
+    """A row of a file of facts."""
+
+    predicate: str
+    arg1: str
+    arg2: str | None = None
+    time: int | None = None
+
+
+def made_up(
+    planes: int = 3_000, airports: int = 97, hours: int = 744, *, seed: int = 0
+) -> list[Fact]:
+    """Flights that nobody flew, in the manner of those that leave New York.
+
+    A plane leaves a hub, lands an hour or more later, and is back at a hub when it leaves again.
+    """
+    draw = random.Random(seed)
+    hubs, places = [f"H{i}" for i in range(3)], [f"A{i}" for i in range(airports - 3)]
+    facts = {Fact("Hub", hub) for hub in hubs}
+    late = Counter[tuple[str, int]]()
+    for number in range(planes):
+        plane, pause = f"p{number}", draw.choice([12, 40, 160])
+        if draw.random() < 0.4:
+            facts.add(Fact("Large", plane))
+        start = draw.randrange(hours)
+        while start < hours:
+            hub, place, length = draw.choice(hubs), draw.choice(places), draw.randint(1, 6)
+            is_late = draw.random() < 0.2
+            facts.update(_flight(plane, hub, place, start, start + length, hours))
+            if is_late:
+                facts.add(Fact("Late", plane, None, start))
+                late[hub, start] += 1
+            if start + length < hours and draw.random() < (0.7 if is_late else 0.1):
+                facts.add(Fact("LateIn", plane, None, start + length))
+            start += 2 * length + 1 + int(draw.expovariate(1 / pause))
+    facts |= {Fact("Jammed", hub, None, hour) for (hub, hour), many in late.items() if many > 1}
+    return sorted(facts, key=lambda fact: (fact.predicate, fact.time or 0, *map(str, fact)))
+
+
+def _flight(plane: str, hub: str, place: str, start: int, end: int, hours: int) -> Iterator[Fact]:
+    yield Fact("served", plane, hub)
+    yield Fact("Departed", plane, hub, start)
+    yield Fact("Open", hub, None, start)
+    if end < hours:
+        yield Fact("served", plane, place)
+        yield Fact("Landed", plane, place, end)
+        yield Fact("Open", place, None, end)
+    for hour in range(max(0, start - 2), min(hours, end + 3)):
+        yield Fact("Active", plane, None, hour)
+        if start <= hour <= end:
+            yield Fact("Flying", plane, None, hour)
+
+
+def write(facts: list[Fact], path: Path) -> None:
+    """Write facts as a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerows([Fact._fields, *facts])
 
 
 def measured(checkout: Path, command: str, facts: Path, limit: int) -> dict[str, Any]:
@@ -52,8 +117,11 @@ def main() -> None:
     parser.add_argument("facts", type=Path)
     parser.add_argument("checkout", type=Path, nargs="?")
     parser.add_argument("--limit", type=int, default=300)
+    parser.add_argument("--make", action="store_true")
     parser.add_argument("--json")
     args = parser.parse_args()
+    if args.make:
+        write(made_up(), args.facts)
     sides = {"now": HERE, **({"before": args.checkout.resolve()} if args.checkout else {})}
     rows = [
         {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Annotated
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +15,13 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
-from fotltn.plan.cost import peak_bytes
-from fotltn.plan.explain import as_dict, size
+from fotltn.plan.explain import as_dict, duration, size
 from fotltn.plan.sizes import Sizes, Sparse
 from fotltn.semantics.config import semantics_of
 from fotltn.syntax.load import load_theory
+
+if TYPE_CHECKING:
+    from fotltn.plan.work import Kind
 
 
 def plan(
@@ -40,12 +43,16 @@ def plan(
     double: Annotated[
         bool, typer.Option("--double", help="Numbers of 8 bytes, as eval has them, not of 4.")
     ] = False,
+    timed: Annotated[
+        bool,
+        typer.Option("--time", help="Also how long it takes: measures this machine for a moment."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show how the engine would evaluate a theory, and at what cost.
 
     Each axiom has its steps: axes, route and why, FLOPs, bytes; against dense evaluation.
-    Two-valued logic is evaluated by the equations, without steps. Nothing is evaluated here. What
+    Two-valued logic follows rows of facts, without steps. Nothing is evaluated here. What
     cannot fit the budget is refused, with the bytes it would need.
     """
     meaning = semantics_of(semantics, p)
@@ -57,34 +64,56 @@ def plan(
     formulas = {a.name: a.formula for a in checked.axioms}
     room = as_bytes(budget)
     if meaning.boolean:
-        text, shown = _by_equations(formulas, sizes, room)
+        text, shown, done = _by_rows(formulas, checked.signature, sizes, room)
     else:
         from fotltn.engine import compile_formulas
+        from fotltn.plan.work import work
 
         program = compile_formulas(formulas, checked.signature, meaning, at=time)
         made = program.plan(sizes, budget=room)
-        text, shown = made.explain(), as_dict(made)
+        text, shown, done = made.explain(), as_dict(made), work(made)
+    seconds = _seconds(done, boolean=meaning.boolean) if timed else None
     if as_json:
-        emit_json({"ok": True, "theory": str(theory), "semantics": meaning.name, **shown})
+        start = {"ok": True, "theory": str(theory), "semantics": meaning.name}
+        emit_json({**start, **shown, "seconds": seconds})
         return
     warn(checked.warnings)
     print(text)
+    if seconds is not None:
+        words = {"values": "", "with_gradients": " with gradients"}
+        each = [f"{duration(number)}{words[name]}" for name, number in seconds.items()]
+        print(f"About {', '.join(each)}, on the processor of this machine")
 
 
-def _by_equations(
-    formulas: dict[str, c.Formula], sizes: Sizes, budget: int
-) -> tuple[str, dict[str, object]]:
-    """What two-valued logic takes, one axiom after the other: for people and for machines."""
-    peaks = {name: peak_bytes(formula, sizes, crisp=True) for name, formula in formulas.items()}
-    most = max(peaks.values(), default=0)
-    lines = [f"{name}: by rows of facts, at most {size(peak)}" for name, peak in peaks.items()]
+def _seconds(done: Mapping[Kind, int], *, boolean: bool) -> dict[str, float]:
+    """How long work takes here: for values alone, and with gradients where there are some."""
+    from fotltn.plan.work import measured
+
+    machine = measured()
+    values = machine.time(done, gradients=False)
+    if boolean:
+        return {"values": values}
+    return {"values": values, "with_gradients": machine.time(done, gradients=True)}
+
+
+def _by_rows(
+    formulas: dict[str, c.Formula], signature: Signature, sizes: Sizes, budget: int
+) -> tuple[str, dict[str, object], Counter[Kind]]:
+    """What two-valued logic takes, one axiom after the other: for people, for machines, as work."""
+    from fotltn.plan.rows import row_cost
+
+    static = [name for name, decl in signature.predicates.items() if decl.static]
+    costs = {name: row_cost(formula, sizes, static=static) for name, formula in formulas.items()}
+    most = max((cost.peak for cost in costs.values()), default=0)
+    lines = [f"{name}: by rows of facts, about {size(cost.peak)}" for name, cost in costs.items()]
     last = (
-        f"Two-valued logic follows the facts. Where much is true of most bindings, it takes "
-        f"{size(most)} of intermediate results (budget {size(budget)})"
+        f"Two-valued logic follows the facts. If these lie anywhere, it takes about {size(most)} "
+        f"of intermediate results (budget {size(budget)})"
     )
-    roots = [{"name": name, "step": None, "peak_bytes": peak} for name, peak in peaks.items()]
+    roots = [{"name": name, "step": None, "peak_bytes": cost.peak} for name, cost in costs.items()]
     shown = {"roots": roots, "steps": [], "peak_bytes": most, "budget_bytes": budget}
-    return "\n".join([*lines, "", last]), shown
+    done = sum((cost.work for cost in costs.values()), Counter["Kind"]())
+    return "\n".join([*lines, "", last]), shown, done
 
 
 def _sizes(

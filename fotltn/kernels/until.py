@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def until(
     if at is not None:
         rest = (left[..., at:], right[..., at:], _part(inside, at))
         return _rows(*rest, 1, window, semantics)[..., 0]
-    if window.low == 0 and window.high is None and Law.EXPAND_UNTIL in laws(semantics):
+    if _expands(window, semantics):
         reached = _extreme(left, right, inside)
         return reached.flip(-1) if past else reached
     if window.high is not None and window.high < window.low:
@@ -62,12 +62,49 @@ def until(
     return reached.flip(-1) if past else reached
 
 
-def working(lead: int, horizon: int, reach: int) -> int:
-    """How many numbers until at every point holds at once, beyond its sides and its values."""
-    if lead * horizon * reach <= BLOCK:
-        return 8 * lead * horizon * reach
-    walked = min(lead, max(1, diagonals.ON_CPU // horizon)) * horizon
-    return max(8 * BLOCK, walked * (2 * math.isqrt(reach) + 8))
+class Extent(NamedTuple):
+    """What until at every point takes, beyond its sides and its values.
+
+    Args:
+        numbers: those that it holds at once.
+        pairs: those of a point and a witness that it computes.
+        calls: the operations on tensors that it takes.
+    """
+
+    numbers: int
+    pairs: int
+    calls: int
+
+
+def extent(lead: int, horizon: int, window: Window, semantics: Semantics) -> Extent:
+    """What until takes at every point of so many traces or bindings, with gradients."""
+    high = horizon - 1 if window.high is None else min(horizon - 1, window.high)
+    if high < window.low:
+        return Extent(0, 0, 1)
+    if _expands(window, semantics):
+        return Extent(2 * lead * horizon, 4 * lead * horizon, 4 * horizon)
+    pairs = lead * (horizon * (high + 1) - high * (high + 1) // 2)
+    if diagonals.fits(semantics) and lead * horizon * (high + 1) > BLOCK:
+        at_once = min(lead, max(1, diagonals.ON_CPU // horizon))
+        numbers = at_once * horizon * (3 * math.isqrt(high + 1) + 12)
+        return Extent(numbers, pairs, 8 * (high + 1) * math.ceil(lead / at_once))
+    size = _at_once(lead, horizon, window, BLOCK)
+    matrix = lead * size * min(horizon, size + high)
+    pieces = math.ceil(horizon / size)
+    return Extent(8 * matrix, 3 * pieces * matrix, 24 * pieces)
+
+
+def _expands(window: Window, semantics: Semantics) -> bool:
+    """Whether until is computed from its value at the next point."""
+    return window.low == 0 and window.high is None and Law.EXPAND_UNTIL in laws(semantics)
+
+
+def _at_once(lead: int, horizon: int, window: Window, block: int) -> int:
+    """How many points a block of pairs has: each with the witnesses of all of them."""
+    each = block / max(1, lead)
+    if window.high is None or window.high >= horizon:
+        return max(1, min(horizon, int(each // horizon)))
+    return max(1, min(horizon, int((math.sqrt(window.high**2 + 4 * each) - window.high) / 2)))
 
 
 def _by_rows(
@@ -75,7 +112,7 @@ def _by_rows(
 ) -> Tensor:
     """Until at every point, some points at a time."""
     horizon = left.shape[-1]
-    size = max(1, min(horizon, block // _pairs(left, window, points=1)))
+    size = _at_once(math.prod(left.shape[:-1]), horizon, window, block)
     pieces = []
     for start in range(0, horizon, size):
         rows = min(size, horizon - start)
@@ -88,18 +125,18 @@ def _by_rows(
     return torch.cat(pieces, dim=-1)
 
 
-def _pairs(left: Tensor, window: Window, points: int) -> int:
-    """How many pairs so many points have, in all traces."""
+def _pairs(left: Tensor, window: Window) -> int:
+    """How many pairs all points have, in all traces."""
     horizon = left.shape[-1]
     reach = horizon if window.high is None else min(horizon, window.high + 1)
-    return max(1, math.prod(left.shape[:-1])) * reach * points
+    return max(1, math.prod(left.shape[:-1])) * reach * horizon
 
 
 def _walks(left: Tensor, window: Window, semantics: Semantics, block: int) -> bool:
     """Whether pairs are walked by diagonals: there are many, and nothing but autograd looks on."""
     return (
         diagonals.fits(semantics)
-        and _pairs(left, window, left.shape[-1]) > block
+        and _pairs(left, window) > block
         and not is_tracing()
         and torch._C._functorch.peek_interpreter_stack() is None
     )

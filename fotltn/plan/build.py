@@ -11,7 +11,7 @@ from fotltn.algebra import expr as e
 from fotltn.algebra.expand import by_powers, off_facts
 from fotltn.algebra.show import brief, scope
 from fotltn.errors import LimitError
-from fotltn.kernels.until import working
+from fotltn.kernels.until import extent
 from fotltn.logic import core as c
 from fotltn.plan.cost import dense_cost
 from fotltn.plan.dedupe_axes import Twins
@@ -161,7 +161,8 @@ class _Planner:
                 horizon = sizes.horizon
                 reach = horizon if window.high is None else min(horizon, window.high + 1)
                 why, both = f"{horizon} × {reach} pairs", (left, right)
-                passing = working(max(1, cells // horizon), horizon, reach) * sizes.width
+                lead = max(1, cells // horizon)
+                passing = extent(lead, horizon, window, kind.semantics).numbers * sizes.width
                 return Step(
                     node, Route.PAIRS, why, both, 12 * cells * reach, 3 * held + passing,
                     passing=passing,

@@ -10,9 +10,8 @@ from fotltn.logic import core as c
 from fotltn.plan.sizes import Sizes
 from fotltn.tree import Node, children, postorder
 
-#: Temporary numbers of an operator for each of its cells, beside its result: in degrees, and in
-#: bytes of two-valued logic, which counts with 32 bits.
-_PASSING = {c.Quantifier: (3, 2), c.Aggregate: (4, 10), c.Until: (8, 4)}
+#: Temporary numbers of an operator for each of its cells, beside its result.
+_PASSING = {c.Quantifier: 3, c.Aggregate: 4, c.Until: 8}
 
 
 def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
@@ -32,12 +31,11 @@ def dense_cost(formula: c.Formula, sizes: Sizes) -> tuple[int, int]:
     return flops, held
 
 
-def peak_bytes(formula: c.Formula, sizes: Sizes, *, crisp: bool) -> int:
+def peak_bytes(formula: c.Formula, sizes: Sizes) -> int:
     """The most bytes that evaluation by the equations holds at once, without gradients.
 
     A result is let go when nothing needs it any more, as `tree.fold` does.
     """
-    width = 1 if crisp else sizes.width
     axes = free_axes_of_all(formula)
     order = list(postorder(formula))
     uses = Counter(child for node in order for child in children(node))
@@ -47,10 +45,9 @@ def peak_bytes(formula: c.Formula, sizes: Sizes, *, crisp: bool) -> int:
         below = children(node)
         result = passing = 0
         if isinstance(node, c.Formula):
-            result = sizes.cells(axes[node], True) * width
+            result = sizes.cells(axes[node], True) * sizes.width
             summed = axes[node] | (set(node.axes) if isinstance(node, c.Quantifier) else set())
-            factors = _PASSING.get(type(node), (0, 0))
-            passing = sizes.cells(summed, True) * (factors[1] if crisp else factors[0] * width)
+            passing = sizes.cells(summed, True) * _PASSING.get(type(node), 0) * sizes.width
         held[node] = result
         live += result
         peak = max(peak, live + passing)
@@ -67,7 +64,7 @@ def check_peak(name: str, formula: c.Formula, sizes: Sizes, budget: int) -> None
     Raises:
         LimitError: with the formula's name, what it needs and what there is.
     """
-    needed = peak_bytes(formula, sizes, crisp=False)
+    needed = peak_bytes(formula, sizes)
     if needed > budget:
         raise LimitError(
             f"{called(name)} needs {needed:,} bytes, more than the budget of {budget:,}; evaluate "

@@ -71,6 +71,12 @@ def size(number: float) -> str:
     return _scaled(number, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB"), ".0f")
 
 
+def duration(seconds: float) -> str:
+    """Seconds in few digits: 1.2 ms."""
+    power = sum(seconds < 1000.0**-n for n in range(3))
+    return f"{float(f'{seconds * 1000.0**power:.2g}'):g} {('s', 'ms', 'µs', 'ns')[power]}"
+
+
 def _scaled(number: float, base: float, units: tuple[str, ...], plain: str) -> str:
     power = sum(number >= base**n for n in range(1, len(units)))
     return f"{number / base**power:{'.3g' if power else plain}}{units[power]}"

@@ -132,8 +132,7 @@ class Truths:
         """Rows in any order, over a constant base; of rows that are not distinct, all together."""
         if not distinct:
             keys, group = keys.unique(return_inverse=True)
-            total = torch.zeros(len(keys), bits.shape[1], dtype=torch.int32, device=self.device)
-            bits = total.index_add_(0, group, bits.to(torch.int32)) > 0
+            bits = _by_group(bits, group, torch.bitwise_or)
         else:
             keys, order = keys.sort()
             bits = bits[order]
@@ -287,9 +286,8 @@ class Truths:
             return self.truth(free, base, False, keys, u.bits)
         groups, group = keys.unique(return_inverse=True)
         self.room(4 * len(groups) * self.tables.horizon)
-        more = torch.zeros(len(groups), u.bits.shape[1], dtype=torch.int32, device=self.device)
-        more.index_add_(0, group, u.bits.to(torch.int32))
-        more.index_add_(0, group, self.base_at(u, trace, places).to(torch.int32), alpha=-1)
+        more = u.bits.to(torch.int8) - self.base_at(u, trace, places).to(torch.int8)
+        more = _by_group(more, group, lambda a, b: a.to(torch.int32) + b)
         trace, places = self.places(groups, free)
         at = trace if number.shape[0] > 1 else torch.zeros_like(trace)
         bits = number[(at, *(places[a] for a in axes))] + more > 0
@@ -354,3 +352,24 @@ class Truths:
 
 def _not(value: Value) -> Value:
     return Value(value.axes, ~value.tensor)
+
+
+def _by_group(rows: Tensor, group: Tensor, operation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The rows of each group put together, by pairs, and pairs of pairs, and so on.
+
+    Groups are numbered from 0, and none is empty.
+    """
+    group, order = group.sort(stable=True)
+    while True:
+        first = torch.searchsorted(group, group)
+        even = ((torch.arange(len(group), device=group.device) - first) % 2 == 0).nonzero()[:, 0]
+        after = (even + 1).clamp(max=len(group) - 1)
+        paired = (group[after] == group[even]) & (after > even)
+        if not bool(paired.any()):
+            return rows[order]
+        halved = rows[order[even]]
+        both = operation(halved[paired], rows[order[after[paired]]])
+        halved = halved.to(both.dtype)
+        halved[paired] = both
+        rows, group = halved, group[even]
+        order = torch.arange(len(group), device=group.device)

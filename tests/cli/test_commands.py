@@ -12,7 +12,7 @@ import fotltn
 from fotltn import SEMANTICS
 from fotltn.cli.main import _RENAMED, app
 from fotltn.logic.check import check
-from fotltn.plan.cost import peak_bytes
+from fotltn.plan.rows import row_cost
 from fotltn.plan.sizes import Sizes
 from fotltn.syntax.load import load_theory
 from tests.cli.test_cli import invoke
@@ -25,7 +25,7 @@ OPTIONS = {
     "eval": ["--facts", "--formula", "--semantics", "--p", "--at", "--horizon", "--step",
              "--origin", "--timezone", "--threshold", "--budget", "--digits", "--json"],
     "plan": ["--size", "--horizon", "--traces", "--facts", "--semantics", "--p", "--at",
-             "--budget", "--double", "--json"],
+             "--budget", "--double", "--time", "--json"],
     "new": ["--from", "--learn", "--example", "--cars", "--pedestrians", "--steps", "--seed",
             "--paper", "--json"],
     "train": ["--data", "--model", "-o", "--no-axioms", "--seed", "--epochs", "--fresh",
@@ -106,11 +106,11 @@ SIZES = ["--size", "agent=10", "--size", "place=2", "--horizon", "7"]
 def test_plan_of_two_valued_logic_says_what_it_takes(call):
     checked = check(load_theory(Path("t.fot")))
     sizes = Sizes({"agent": 10, "place": 2}, 7)
-    peaks = {a.name: peak_bytes(a.formula, sizes, crisp=True) for a in checked.axioms}
+    peaks = {a.name: row_cost(a.formula, sizes).peak for a in checked.axioms}
     status, out, _ = call("plan", "t.fot", *SIZES, "--semantics", "crisp")
     assert status == 0
-    assert out.splitlines()[0] == f"A: by rows of facts, at most {peaks['A']} B"
-    assert f"it takes {peaks['A']} B of intermediate results (budget 4 GiB)" in out
+    assert out.splitlines()[0] == f"A: by rows of facts, about {peaks['A']} B"
+    assert f"it takes about {peaks['A']} B of intermediate results (budget 4 GiB)" in out
     found = json.loads(call("plan", "t.fot", *SIZES, "--semantics", "crisp", "--json").out)
     assert {root["name"]: root["peak_bytes"] for root in found["roots"]} == peaks
     assert (found["steps"], found["peak_bytes"]) == ([], max(peaks.values()))
@@ -120,7 +120,22 @@ def test_plan_of_two_valued_logic_says_what_it_takes(call):
 def test_plan_of_two_valued_logic_refuses_nothing_that_facts_may_make_small(call):
     status, out, _ = call("plan", "t.fot", *SIZES, "--semantics", "crisp", "--budget", "200")
     assert status == 0
-    assert re.search(r"Where much is true .* it takes [\d,]+ B .*\(budget 200 B\)", out)
+    assert re.search(r"it takes about [\d,]+ B .*\(budget 200 B\)", out)
+
+
+@in_folder
+@pytest.mark.parametrize("semantics", ["stable-product", "crisp"])
+def test_plan_says_how_long_it_takes_where_asked(call, semantics):
+    """Two-valued logic has no gradients."""
+    asked = ("plan", "t.fot", *SIZES, "--semantics", semantics)
+    last = call(*asked, "--time").out.splitlines()[-1]
+    gradients = r", [\d.]+ \w+ with gradients" if semantics != "crisp" else ""
+    assert re.fullmatch(rf"About [\d.]+ \w+{gradients}, on the processor of this machine", last)
+    assert call(*asked).out.splitlines()[-1] != last
+    seconds = json.loads(call(*asked, "--time", "--json").out)["seconds"]
+    assert all(0 < number < 1 for number in seconds.values())
+    assert list(seconds) == ["values", "with_gradients"][: 1 + (semantics != "crisp")]
+    assert json.loads(call(*asked, "--json").out)["seconds"] is None
 
 
 def test_version():
