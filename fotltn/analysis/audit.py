@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, KnowledgeBase, Worlds
 from fotltn.analysis.audit_warnings import findings
+from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.counts import count, measures
 from fotltn.analysis.evaluate_cells import degrees_of, rounded, used_predicates
@@ -160,6 +161,9 @@ def _mean_antecedent(cells: Cells) -> float | None:
     if cells.prefix.rule is None:
         return None
     total, number = 0.0, 0
+    if cells.semantics.boolean and (rows := cell_rows(cells)) is not None:
+        number = int(rows.count(rows.counted).sum())
+        return int(rows.count(rows.where(cells.prefix.rule[0])).sum()) / number if number else 0.0
     for block in cells.blocks({"antecedent": cells.prefix.rule[0]}):
         degree = torch.where(block.counts, block.values["antecedent"], 0)
         total += float(degree.expand(block.shape).sum(dtype=torch.float64))

@@ -13,16 +13,13 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import free_axes
+from fotltn.analysis.cell_rows import cell_rows, conjuncts
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.evaluate_cells import CellBlock
-from fotltn.analysis.prefix import Layer, Prefix, weights
-from fotltn.analysis.presence import present_where_used
+from fotltn.analysis.prefix import Layer, Prefix
 from fotltn.analysis.truncation import undecided
 from fotltn.logic import core as c
 from fotltn.logic.span import reach
-from fotltn.semantics.crisp_rows import truth
-from fotltn.semantics.tables import Value
-from fotltn.semantics.truth_rows import TruthRows, Truths
 
 #: A number for each trace.
 ByTrace = np.ndarray[Any, np.dtype[np.float64]]
@@ -147,41 +144,13 @@ def _named(name: str, formula: c.Formula | None) -> dict[str, c.Formula]:
 def _by_rows(
     cells: Cells, formulas: Mapping[str, c.Formula], prefix: Prefix, axes: tuple[c.Axis, ...]
 ) -> dict[str, Tensor] | None:
-    """How many cells there are at each time, and where formulas are true, at the cost of facts.
-
-    None where guards and layers of time take turns, so that a cell may count more than once.
-    """
-    times = [i for i, layer in enumerate(prefix.layers) if isinstance(layer, c.Aggregate)]
-    guards = {
-        i: layer.guard
-        for i, layer in enumerate(prefix.layers)
-        if isinstance(layer, c.Quantifier) and layer.guard is not None
-    }
-    if len(times) > 1 and any(i < times[-1] for i in guards):
+    """How many cells there are at each time, and where formulas are true, at the cost of facts."""
+    rows = cell_rows(cells, prefix, axes)
+    if rows is None:
         return None
-    truths = Truths(cells.boolean, cells.budget)
-    plain = Prefix(tuple(n for n in prefix.layers if isinstance(n, c.Aggregate)), prefix.body)
-    ((_, often),) = weights(plain, cells.boolean, count=True)
-    there = truths.dense(Value((), often > 0))
-    for number, guard in guards.items():
-        where = truth(guard, truths)
-        if times and number < times[-1]:  # read at the first point, and holds from there on
-            where = truths.over_time(lambda u, _: u[..., :1].expand_as(u), where)
-        there = truths.both(there, where)
-    counted = there
-    for mask in present_where_used(axes, prefix.body, cells.tables):
-        counted = truths.both(counted, truths.dense(mask))
-    total = truths.count(counted, axes)
-    marks = {"cells": total, "absent": truths.count(there, axes) - total}
-    known: dict[c.Formula, TruthRows] = {}
-    for name, formula in formulas.items():
-        where = counted
-        for part in _conjuncts(formula):
-            if part not in known:
-                known[part] = truth(part, truths)
-            where = truths.both(where, known[part])
-        marks[name] = truths.count(where, axes)
-    return marks
+    total = rows.count(rows.counted)
+    marks = {"cells": total, "absent": rows.count(rows.there) - total}
+    return marks | {name: rows.count(rows.where(f)) for name, f in formulas.items()}
 
 
 def _about(prefix: Prefix, body: c.Formula, axes: tuple[c.Axis, ...]) -> Prefix:
@@ -190,22 +159,10 @@ def _about(prefix: Prefix, body: c.Formula, axes: tuple[c.Axis, ...]) -> Prefix:
     for layer in prefix.layers:
         if isinstance(layer, c.Quantifier):
             bound = tuple(a for a in layer.axes if a in axes)
-            parts = [g for g in _conjuncts(layer.guard) if free_axes(g) <= set(axes)]
+            parts = [g for g in conjuncts(layer.guard) if free_axes(g) <= set(axes)]
             guard = reduce(c.And, parts) if parts else None
             if not bound and guard is None:
                 continue
             layer = replace(layer, axes=bound, guard=guard)
         layers.append(layer)
     return Prefix(tuple(layers), body)
-
-
-def _conjuncts(guard: c.Formula | None) -> list[c.Formula]:
-    conjuncts: list[c.Formula] = []
-    waiting = [] if guard is None else [guard]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, c.And):
-            waiting += [part.right, part.left]
-        else:
-            conjuncts.append(part)
-    return conjuncts

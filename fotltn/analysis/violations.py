@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fotltn.algebra.expr import free_axes
+from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.error_shares import ErrorMeasure, Errors, erring, shared_cells
 from fotltn.analysis.evaluate_cells import CellBlock
@@ -19,7 +20,7 @@ from fotltn.analysis.explain.pattern import outside_guards
 from fotltn.analysis.explain.site import Site
 from fotltn.analysis.prefix import prefix
 from fotltn.analysis.record import Record
-from fotltn.errors import DataError, listing
+from fotltn.errors import DataError, LimitError, listing
 from fotltn.format import NONE, count, degree, share
 from fotltn.logic import core as c
 from fotltn.semantics.config import CRISP
@@ -164,9 +165,11 @@ def violations(cells: Cells, top: int = 10) -> Violations:
     value, crisp = cells.value(), cells.semantics.boolean
     cells, errors = shared_cells(cells)
     rule = dict(zip(("antecedent", "consequent"), cells.prefix.rule or (), strict=False))
-    best = _Best(top)
-    for block in erring(cells, errors, rule):
-        best.add(block)
+    best = _by_rows(cells, top) if crisp else None
+    if best is None:
+        best = _Best(top)
+        for block in erring(cells, errors, rule):
+            best.add(block)
     worst = tuple(
         Violation(
             cells.binding(one.cell),
@@ -288,6 +291,40 @@ class _Best:
         if errors.measure is ErrorMeasure.WORST or math.isinf(self.total):
             return 1 / self.ties if error == self.largest and error else 0.0
         return error / self.total if self.total else 0.0
+
+
+def _by_rows(cells: Cells, top: int) -> _Best | None:
+    """All cells in two-valued logic, at the cost of facts.
+
+    What is false has the error 1, whether it counts or not; and of an implication that is false,
+    the antecedent is true and the consequent is not. None where rows cannot tell cells apart, or
+    where facts are so many that blocks of cells take less memory.
+    """
+    rows = cell_rows(cells)
+    if rows is None:
+        return None
+    rule, cut, best = cells.prefix.rule, cells.undecided, _Best(top)
+    fails = c.Not(cells.body) if rule is None else c.And(rule[0], c.Not(rule[1]))
+    values = {"body": 0.0} if rule is None else {"body": 0.0, "antecedent": 1.0, "consequent": 0.0}
+    try:
+        false = rows.where(fails)
+        wrong, loose = false, None
+        if cut is not None:
+            wrong, loose = rows.where(c.Not(cut), false), rows.where(cut)
+        best.count = int(rows.count(rows.counted).sum())
+        best.absent = int(rows.count(rows.there).sum()) - best.count
+        best.weak = int(rows.count(false).sum())
+        best.violated = int(rows.count(wrong).sum())
+        best.undecided = best.weak - best.violated
+        best.ties = int(rows.count(rows.where(fails, rows.there)).sum())
+        best.largest = best.total = float(best.ties > 0)
+        for violated, true in ((True, wrong), (False, loose)):
+            here = {**values, "undecided": float(not violated)}
+            first = [] if true is None else rows.first(true, top - len(best.worst))
+            best.worst += [_Listed(violated, 1.0, cell, here) for cell in first]
+    except LimitError:
+        return None
+    return best
 
 
 def _largest(error: Tensor, chosen: Tensor, top: int) -> list[tuple[int, ...]]:

@@ -169,6 +169,24 @@ class Truths:
         known = u.keys[row] == numbers
         return torch.where(known.unsqueeze(-1), u.bits[row], truth)
 
+    def at_point(self, u: TruthRows, axes: Sequence[c.Axis], trace: int, time: int) -> Tensor:
+        """The truth of every binding at one point, over axes in some order."""
+        shape = self.sizes(u.axes)
+        self.room(math.prod(shape))
+        full = torch.ones(shape, dtype=torch.bool, device=self.device)
+        for here, tensor in u.base:
+            at = (trace if tensor.shape[0] > 1 else 0, ..., time if tensor.shape[-1] > 1 else 0)
+            _, (_, factor) = align([
+                Value(u.axes, torch.empty((1, *shape, 1), device="meta")),
+                Value(here, tensor[at].reshape(1, *tensor.shape[1:-1], 1)),
+            ])  # fmt: skip
+            full &= factor.reshape(factor.shape[1:-1])
+        full = ~full if u.negated else full
+        start, many = trace * math.prod(shape), math.prod(shape)
+        mine = (u.keys >= start) & (u.keys < start + many)
+        full.view(-1)[u.keys[mine] - start] = u.bits[mine, time]
+        return full.permute([u.axes.index(a) for a in axes])
+
     def spread(self, u: TruthRows, axes: tuple[c.Axis, ...]) -> TruthRows:
         """The same with a row for each place of axes that it lacks."""
         lacking = [a for a in axes if a not in u.axes]
