@@ -42,7 +42,7 @@ def made_up(
 ) -> list[Fact]:
     """Flights that nobody flew, in the manner of those that leave New York.
 
-    A plane leaves a hub, lands an hour or more later, and is back at a hub when it leaves again.
+    A plane lands an hour or more after it has left. It leaves from there, or again from a hub.
     """
     draw = random.Random(seed)
     hubs, places = [f"H{i}" for i in range(3)], [f"A{i}" for i in range(airports - 3)]
@@ -52,25 +52,29 @@ def made_up(
         plane, pause = f"p{number}", draw.choice([12, 40, 160])
         if draw.random() < 0.4:
             facts.add(Fact("Large", plane))
-        start = draw.randrange(hours)
+        start, origin = draw.randrange(hours), draw.choice(hubs)
         while start < hours:
-            hub, place, length = draw.choice(hubs), draw.choice(places), draw.randint(1, 6)
+            place, length = draw.choice(places if origin in hubs else hubs), draw.randint(1, 6)
             is_late = draw.random() < 0.2
-            facts.update(_flight(plane, hub, place, start, start + length, hours))
+            facts.update(_flight(plane, origin, place, start, start + length, hours))
             if is_late:
                 facts.add(Fact("Late", plane, None, start))
-                late[hub, start] += 1
+                late[origin, start] += 1
             if start + length < hours and draw.random() < (0.7 if is_late else 0.1):
                 facts.add(Fact("LateIn", plane, None, start + length))
-            start += 2 * length + 1 + int(draw.expovariate(1 / pause))
-    facts |= {Fact("Jammed", hub, None, hour) for (hub, hour), many in late.items() if many > 1}
+            origin = place if draw.random() < 0.5 else draw.choice(hubs)
+            start += length + draw.randrange(3) + int(draw.expovariate(1 / pause))
+    jams = [place for place, many in late.items() if many > 1]
+    facts |= {Fact("Jammed", airport, None, hour) for airport, hour in jams}
     return sorted(facts, key=lambda fact: (fact.predicate, fact.time or 0, *map(str, fact)))
 
 
-def _flight(plane: str, hub: str, place: str, start: int, end: int, hours: int) -> Iterator[Fact]:
-    yield Fact("served", plane, hub)
-    yield Fact("Departed", plane, hub, start)
-    yield Fact("Open", hub, None, start)
+def _flight(
+    plane: str, origin: str, place: str, start: int, end: int, hours: int
+) -> Iterator[Fact]:
+    yield Fact("served", plane, origin)
+    yield Fact("Departed", plane, origin, start)
+    yield Fact("Open", origin, None, start)
     if end < hours:
         yield Fact("served", plane, place)
         yield Fact("Landed", plane, place, end)

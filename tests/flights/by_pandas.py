@@ -4,7 +4,7 @@ Nothing here reads a formula. Each rule of `flights.fot` is written out by hand,
 which it uses planes and airports.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -233,12 +233,19 @@ def _one(
 
 def count(table: Frame, horizon: int, *, presence: bool) -> dict[str, dict[str, Any]]:
     """The counts of all rules on a table of facts."""
+    return tally(rules(Facts(table, horizon, presence)), horizon)
+
+
+def tally(
+    parts_of_rules: Iterable[tuple[str, int | None, list[Part], Part]], horizon: int
+) -> dict[str, dict[str, Any]]:
+    """The counts of rules, over all hours and over those that the consequent does not look past."""
     return {
         name: {
             **_counts(parts, base, horizon),
             "uncut": None if ahead is None else _counts(parts, base, horizon - ahead),
         }
-        for name, ahead, parts, base in rules(Facts(table, horizon, presence))
+        for name, ahead, parts, base in parts_of_rules
     }
 
 

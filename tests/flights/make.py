@@ -20,6 +20,8 @@ from fotltn.semantics.config import CRISP
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "flights"
 THEORY, EXTRACT, RECORD = (FOLDER / n for n in ("flights.fot", "extract.csv", "counts.json"))
+TEN_FACTS, TEN_RECORD = FOLDER / "made_up.csv", FOLDER / "ten_rules.json"
+TEN_HOURS = 72
 PRESENCE = ("Active", "Open")
 HUBS = ("EWR", "JFK", "LGA")
 HOURS = 31 * 24
@@ -102,10 +104,10 @@ def extract(table: Any) -> Any:
 
 
 def by_fotltn(
-    facts: Path, horizon: int, *, presence: bool, end: End = "final"
+    facts: Path, horizon: int, *, presence: bool, end: End = "final", theory: Path = THEORY
 ) -> dict[str, dict[str, Any]]:
     """The counts of all rules by the package; frames of pandas end for good."""
-    evidence = evidence_of(facts, horizon, presence=presence)
+    evidence = evidence_of(facts, horizon, presence=presence, theory=theory)
     found = {}
     for axiom in evidence.theory.axioms:
         every, uncut = count(cells_of(axiom, evidence.tables, CRISP, end=end))
@@ -113,9 +115,9 @@ def by_fotltn(
     return found
 
 
-def evidence_of(facts: Path, horizon: int, *, presence: bool) -> Evidence:
+def evidence_of(facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY) -> Evidence:
     """What `fotltn rules` counts on."""
-    return of_facts(THEORY, [facts], horizon=horizon, presence=PRESENCE if presence else ())
+    return of_facts(theory, [facts], horizon=horizon, presence=PRESENCE if presence else ())
 
 
 def _numbers(counts: Counts) -> dict[str, int]:
