@@ -56,7 +56,7 @@ def axioms(t: dict[str, Tensor], close: Tensor, only: set[str] | None = None) ->
     car, ped = t["Car"], t["Ped"]
     run, stop, cross, side = t["Run"], t["Stop"], t["Crossing"], t["OnSidewalk"]
     x, y = (slice(None), None), (None, slice(None))
-    found = {}
+    found: dict[str, Callable[[], Tensor]] = {}
     if only is None or only & {"A1", "A2"}:
         near = conj(conj(conj(car[x], ped[y]), cross[y]), close)
         found["A1"] = lambda: every(every(imply(near, weak_next(stop)[x]), -1), (0, 1))

@@ -58,7 +58,7 @@ def make(folder: Path, rows: int) -> int:
     return int(parquet.read_metadata(files[1]).num_rows)
 
 
-def spent(checkout: Path, call: list[str]) -> dict[str, float]:
+def spent(checkout: Path, call: list[str], **environment: str) -> dict[str, float]:
     """The CPU time and the most memory of a Python program in a process of its own.
 
     What the program prints is its CPU time, if it is a number. A process counts as having the
@@ -67,7 +67,10 @@ def spent(checkout: Path, call: list[str]) -> dict[str, float]:
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
             [sys.executable, *call], stdout=printed, cwd=tempfile.gettempdir(),
-            env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.DEVNULL if environment else None,
+            env={
+                **os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", **environment
+            },
         )  # fmt: skip
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
