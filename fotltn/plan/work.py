@@ -72,7 +72,7 @@ EFFORT = {
     Kind.FACT: Effort(Unit.NUMBER, 5.5, 19),
     Kind.LOOKUP: Effort(Unit.LOOKUP, 0.65, 1.3),
     Kind.PRODUCT: Effort(Unit.NUMBER, 2.4, 6.4),
-    Kind.PAIR: Effort(Unit.NUMBER, 17, 30),
+    Kind.PAIR: Effort(Unit.NUMBER, 20, 32),
     Kind.ROW_CALL: Effort(Unit.CALL, 5, 5),
     Kind.BIT: Effort(Unit.NUMBER, 0.3, 0.3),
     Kind.NEW_BYTE: Effort(Unit.FRESH, 1, 0),  # training keeps its memory
