@@ -100,7 +100,8 @@ def measured(folder: Path, sides: dict[str, Path], rounds: int) -> list[dict[str
         for side, checkout in {**sides, PEER: HERE}.items():
             cache = str(folder / "cache" / side)
             for what, call in calls(folder, side).items():
-                taken = spent(checkout, call, PYTHONPYCACHEPREFIX=f"{cache}/{what}")["CPU s"]
+                code = {"PYTHONPYCACHEPREFIX": f"{cache}/{what}", "PYTHONDONTWRITEBYTECODE": ""}
+                taken = spent(checkout, call, **code)["CPU s"]
                 times.setdefault(what, {}).setdefault(side, []).append(taken)
                 print(f"round {number}: {what}, {side}: {taken:.2f} s", flush=True)
     return [_row(what, by) for what, by in times.items()]
