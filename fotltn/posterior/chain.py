@@ -142,17 +142,40 @@ class Chain:
     ) -> Tensor:
         """What ways weigh, with axes (time, world and track, way and state)."""
         tracks, times = weights.evidence.shape[:2]
-        top = weights.evidence.amax(-1, keepdim=True)
-        evidence = (weights.evidence - top).exp().transpose(0, 1)
+        count = worlds * tracks
+        letter = self.letter.reshape(-1)
         moves = weights.moves.reshape(weights.moves.shape[0], -1).exp()
         by_prior = moves[weights.prior.T] if moves.shape[0] > 1 else moves
-        value = evidence[:, :, self.letter.reshape(-1)] * by_prior
-        ways = value.unsqueeze(1).expand(times, worlds, *value.shape[1:])
-        ways = ways.reshape(times, worlds * tracks, -1)
-        for gain, values, which in zip(weights.gains, gains, digits, strict=True):
-            pattern = self.patterns(gain, which).reshape(-1)
-            ways = ways * values[:, :times].transpose(0, 1)[:, :, pattern]
-        return ways.contiguous() if weights.gains or worlds == 1 else ways.clone()
+        near = [n for n, gain in enumerate(weights.gains) if gain.length == 1]
+        if near:
+            # What sees one point alone goes by letter, before letters become ways.
+            values = weights.evidence.shape[2]
+            static = torch.arange(len(self.starts), device=self.device).unsqueeze(-1)
+            spread = weights.evidence.unsqueeze(2).expand(worlds, -1, -1, len(static), -1)
+            total = spread.reshape(count, times, -1)
+            for number in near:
+                gain, which = weights.gains[number], digits[number]
+                pattern = (which + static * gain.base).reshape(-1)
+                seen = gain.values[:, :, :times].reshape(count, times, -1)
+                total = total + seen[:, :, pattern]
+            total = (total - total.amax(-1, keepdim=True)).exp().transpose(0, 1)
+            index = (self.statics * values + self.letter).reshape(-1)
+            ways = total[:, :, index]
+            if len(moves) == 1:
+                ways *= by_prior
+            else:
+                ways.view(times, worlds, tracks, -1).mul_(by_prior.unsqueeze(1))
+        else:
+            top = weights.evidence.amax(-1, keepdim=True)
+            evidence = (weights.evidence - top).exp().transpose(0, 1)
+            value = evidence[:, :, letter] * by_prior
+            ways = value.unsqueeze(1).expand(times, worlds, *value.shape[1:])
+            ways = ways.reshape(times, count, -1).clone()
+        for number, gain in enumerate(weights.gains):
+            if number not in near:
+                pattern = self.patterns(gain, digits[number]).reshape(-1)
+                ways *= gains[number][:, :times].transpose(0, 1)[:, :, pattern]
+        return ways
 
     def _following(self, weights: Weights, worlds: int) -> Tensor:
         """Where ways lead, with the same axes."""
