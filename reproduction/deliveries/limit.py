@@ -145,23 +145,31 @@ def posteriors(
     ]
 
 
-def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees:
-    """How far labels speak for each fact, as logarithms of ratios of likelihoods."""
-    numbers = {"robot": size.robots, "parcel": size.parcels, "station": size.stations}
-    tables = {}
-    for name in LEARNED:
-        steps = 1 if name == "Worn" else size.steps
-        tables[name] = torch.zeros(numbers[SORTS[name][0]], steps, dtype=torch.float64)
+def evidence_of(
+    labels: Labels, shapes: Mapping[str, tuple[int, ...]], rates: Mapping[str, Rates]
+) -> Degrees:
+    """How far labels speak for each fact, as logarithms of ratios of likelihoods.
+
+    Args:
+        labels: true or false facts, some of them wrong.
+        shapes: of the tables of all learned predicates, with axes (trace, arguments …, time).
+        rates: for each labelled predicate, how often its labels are wrong.
+
+    Raises:
+        DataError: labels do not fit the shapes, a degree is neither 0 nor 1, or a predicate has no
+            rates.
+    """
+    tables = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
     for name, index in labels.index.items():
-        if name not in LEARNED:
-            hint = did_you_mean(name, LEARNED) or f"there are {listing(LEARNED)}"
+        if name not in tables:
+            hint = did_you_mean(name, tables) or f"there are {listing(tables)}"
             raise DataError(f"no predicate '{name}' is learned in a world; {hint}")
         table, index, truth = tables[name], index.cpu(), labels.truth[name].cpu()
-        limits = torch.tensor([1, *table.shape])[:, None]
-        if len(index) != 3 or ((index < 0) | (index >= limits)).any():
+        limits = torch.tensor(table.shape)[:, None]
+        if len(index) != table.ndim or ((index < 0) | (index >= limits)).any():
             raise DataError(
-                f"labels of '{name}' do not fit the world; it is one trace of {len(table)} "
-                f"{SORTS[name][0]}s, and '{name}' has {table.shape[1]} points"
+                f"labels of '{name}' do not fit the world; its table has {tuple(table.shape)} "
+                "places for trace, arguments and time"
             )
         if ((truth != 0) & (truth != 1)).any():
             raise DataError(f"labels of '{name}' must be true or false, but a degree is between")
@@ -171,8 +179,16 @@ def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees
         speaks_for = float(np.log1p(-missed) - np.log(invented))
         speaks_against = float(np.log(missed) - np.log1p(-invented))
         weights = torch.tensor([speaks_against, speaks_for], dtype=table.dtype)[truth.long()]
-        table.index_put_((index[1], index[2]), weights, accumulate=True)
+        table.index_put_(tuple(index), weights, accumulate=True)
     return tables
+
+
+def _evidence(labels: Labels, size: Size, rates: Mapping[str, Rates]) -> Degrees:
+    numbers = {"robot": size.robots, "parcel": size.parcels, "station": size.stations}
+    shapes = {
+        name: (1, numbers[SORTS[name][0]], 1 if name == "Worn" else size.steps) for name in LEARNED
+    }
+    return {name: table[0] for name, table in evidence_of(labels, shapes, rates).items()}
 
 
 # --- sampling --------------------------------------------------------------------------------
