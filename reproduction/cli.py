@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reproduction.paper.protocol import Run
+    from reproduction.posterior.study import Job
 
 
 app = typer.Typer(
@@ -129,6 +130,78 @@ def run(
 
 
 @app.command()
+def posterior(
+    folder: Annotated[Path, typer.Argument(help="Where records go.")] = Path("posterior"),
+    world: Annotated[
+        list[str] | None,
+        typer.Option("--world", help="deliveries, CarPed35K or ward; repeatable."),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", help="gradient, posterior, 'posterior, rates learned' or limit; repeatable."
+        ),
+    ] = None,
+    fraction: Annotated[
+        list[float] | None,
+        typer.Option("--fraction", help="A share of the facts that is labelled; repeatable."),
+    ] = None,
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=1, help="Runs of each cell.")
+    ] = 10,
+    worlds: Annotated[
+        int | None, typer.Option("--worlds", min=1, help="How many worlds are sampled at once.")
+    ] = None,
+    burn_in: Annotated[
+        int | None, typer.Option("--burn-in", min=0, help="Sweeps that do not count.")
+    ] = None,
+    sweeps: Annotated[int | None, typer.Option("--sweeps", min=1, help="Those that count.")] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    processes: Annotated[
+        int, typer.Option("--processes", min=1, help="How many runs at a time.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare the posterior with the gradient method and the Bayes limit, on three worlds.
+
+    Runs that are on record in the folder are not run again, so that an interrupted study goes on
+    where it was; two at once are refused.
+    """
+    from fotltn.learn.locks import reserved
+    from fotltn.posterior.sampler import Sampling
+    from reproduction.paper.reproduce import check_device
+    from reproduction.posterior.cases import WORLDS
+    from reproduction.posterior.methods import METHODS
+    from reproduction.posterior.study import METRICS, SHARES, grid, study, table
+    from reproduction.report.records import read
+    from reproduction.report.render import as_text
+
+    check_device(device)
+    usual = Sampling()
+    sampling = replace(
+        usual, worlds=worlds or usual.worlds, sweeps=sweeps or usual.sweeps,
+        burn_in=usual.burn_in if burn_in is None else burn_in,
+    )  # fmt: skip
+    jobs = list(grid(world or WORLDS, method or METHODS, fraction or SHARES, repetitions))
+    began, path = time.perf_counter(), folder / "runs.jsonl"
+    with reserved(folder, "study"), _Progress(quiet=as_json) as progress:
+        new = study(
+            jobs, path, sampling=sampling, device=device, processes=processes,
+            on_done=progress.batch,
+        )  # fmt: skip
+    taken = time.perf_counter() - began
+    records = read(path)
+    if as_json:
+        emit_json({
+            "ok": True, "runs": len(records), "new": new, "seconds": taken, "file": str(path),
+        })  # fmt: skip
+        return
+    for metric in METRICS:
+        print(as_text(table(records, metric)))
+    print(f"{new} of {len(records)} runs done now, in {taken:.0f} s; records in {path}")
+
+
+@app.command()
 def report(
     path: Annotated[
         Path, typer.Argument(metavar="RECORDS", help="Records of runs: a file, or their folder.")
@@ -226,7 +299,7 @@ class _Progress:
         self.bar.update(self.task, completed=done, total=total)
 
     def batch(
-        self, group: Sequence[Run], results: Sequence[dict[str, Any]], done: int, total: int
+        self, group: Sequence[Run | Job], results: Sequence[dict[str, Any]], done: int, total: int
     ) -> None:
         """Show a batch that is done."""
         first, mean = group[0], sum(r["pr_auc"] for r in results) / len(results)

@@ -11,10 +11,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,6 +25,9 @@ from fotltn.strict_json import JsonError, read_json
 from reproduction import MAX_RECORDS
 from reproduction.paper.many import run_many
 from reproduction.paper.protocol import Run, Setting
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 #: Told of every batch that is done: its runs, their records, how many runs are done, of how many.
 Report = Callable[[Sequence[Run], Sequence[dict[str, Any]], int, int], None]
@@ -96,13 +100,26 @@ def _key(run: Run) -> Key:
 def _results(
     groups: Sequence[list[Run]], setting: Setting, device: str, processes: int
 ) -> Iterator[tuple[list[Run], list[dict[str, Any]]]]:
-    if torch.device(device).type != "cpu" or min(processes, len(groups)) <= 1:
-        for group in groups:
-            yield group, run_many(group, setting, device=device)
+    if torch.device(device).type != "cpu":
+        processes = 1
+    return each(partial(run_many, setting=setting, device=device), groups, processes)
+
+
+def each(
+    work: Callable[[Job], Result], jobs: Sequence[Job], processes: int
+) -> Iterator[tuple[Job, Result]]:
+    """Jobs with their results, as they are done; several at a time, each in a process.
+
+    Raises:
+        LimitError: a process was ended, as by a system that lacks memory.
+    """
+    if min(processes, len(jobs)) <= 1:
+        for job in jobs:
+            yield job, work(job)
         return
-    with workers(min(processes, len(groups))) as pool:
+    with workers(min(processes, len(jobs))) as pool:
         with uninterrupted():
-            waiting = {pool.submit(run_many, group, setting): group for group in groups}
+            waiting = {pool.submit(work, job): job for job in jobs}
         for future in as_completed(waiting):
             yield waiting.pop(future), future.result()
 

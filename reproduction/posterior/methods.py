@@ -1,0 +1,160 @@
+"""The methods of the study: each gives probabilities of all cells of what is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+import fotltn
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import check_formula
+from fotltn.logic.defined import Definition, definitions_in, symbols
+from fotltn.posterior.posterior import sample
+from fotltn.posterior.sampler import Sampling
+from fotltn.project.model import Model
+from fotltn.syntax.parse import parse_formula
+from reproduction.posterior.cases import Case, Degrees
+
+#: Of the gradient method; it does not stop early.
+EPOCHS = 300
+
+#: What is compared, by the names that records have for it.
+METHODS = ("gradient", "posterior", "posterior, rates learned", "limit")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a method says of a case.
+
+    Args:
+        degrees: for each predicate probabilities, with axes (trace, arguments …, time).
+        more: what else is worth a place in the record.
+    """
+
+    degrees: Degrees
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def solve(method: str, case: Case, sampling: Sampling, device: str) -> Outcome:
+    """Let a method learn from the labels of a case.
+
+    Raises:
+        DataError: there is no such method.
+    """
+    match method:
+        case "gradient":
+            return Outcome(gradient(case, device))
+        case "posterior":
+            return sampled(case, sampling, device, told=True)
+        case "posterior, rates learned":
+            return sampled(case, sampling, device, told=False)
+        case "limit":
+            return Outcome(case.limit(case.train, case.seed, device))
+        case _:
+            hint = did_you_mean(method, METHODS) or f"there are {listing(METHODS)}"
+            raise DataError(f"unknown method '{method}'; {hint}")
+
+
+# --- the gradient method ---------------------------------------------------------------------
+
+
+def gradient(case: Case, device: str = "cpu") -> Degrees:
+    """The recipe, as a user would run it: definitions and reaches are found."""
+    stated = {
+        name: {"kind": "formula", "variables": ["x"], "formula": text, "semantics": "product"}
+        for name, text in case.define.items()
+    }
+    others = [name for name in case.learned if name not in stated]
+    uses = {name: symbols(d.formula) for name, d in _definitions(case).items()}
+    defined = definitions_in(case.theory, others, uses).by_name
+    free = {n: {"kind": "logits", "reach": "auto"} for n in others if n not in defined}
+    model = fotltn.train(
+        case.theory,
+        facts=[case.stated, as_table(case.train, case)],
+        learn=case.learned,
+        predicates={**stated, **free},
+        semantics="witness",
+        objective={"preset": "recipe", "missed": case.told.missed, "invented": case.told.invented},
+        training={"epochs": EPOCHS, "patience": 0, "rate": 0.05},
+        data={"horizon": case.tables.horizon},
+        machine={"device": device},
+        seed=case.seed,
+    )
+    return {name: _in_order(model, name, case) for name in case.learned}
+
+
+def as_table(part: Labels, case: Case) -> pa.Table:
+    """Labels as a table of facts, by names."""
+    names, parts = case.facts, []
+    most = max(len(sorts) for sorts in part.sorts.values())
+    for name, index in part.index.items():
+        trace, *arguments, time = index.numpy()
+        columns: dict[str, Any] = {
+            "predicate": np.full(len(time), name),
+            "trace": np.array(names.traces)[trace],
+        }
+        for place in range(most):
+            column = f"arg{place + 1}"
+            if place < len(arguments):
+                known = np.array(names.entities[part.sorts[name][place]])
+                columns[column] = known[arguments[place]]
+            else:
+                columns[column] = pa.nulls(len(time), pa.string())
+        static = name in part.static
+        columns["time"] = pa.nulls(len(time), pa.int64()) if static else time
+        columns["truth"] = part.truth[name].numpy().astype(np.float64)
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts)
+
+
+def _in_order(model: Model, name: str, case: Case) -> Tensor:
+    """A table of a model, with traces and entities in the order of the case."""
+    table = model.tables.predicate(name).cpu().double()
+    theirs, ours = model.facts, case.facts
+    lists = [(theirs.traces, ours.traces)]
+    lists += [(theirs.entities[s], ours.entities[s]) for s in case.train.sorts[name]]
+    for axis, (there, here) in enumerate(lists):
+        if axis == 0 and table.shape[0] == 1:
+            continue
+        table = table.index_select(axis, torch.tensor([there.index(one) for one in here]))
+    return table
+
+
+# --- the posterior ---------------------------------------------------------------------------
+
+
+def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outcome:
+    """Worlds that obey the axioms, sampled; rates of wrong labels are told, or learned."""
+    result = sample(
+        case.theory,
+        case.tables.to(torch.device(device)),
+        case.train,
+        case.learned,
+        rates=dict.fromkeys(case.learned, case.told if told else None),
+        sampling=sampling,
+        define=_definitions(case),
+    )
+    return Outcome(
+        {name: table.cpu() for name, table in result.marginals.items()},
+        {
+            "rates": {name: list(rate) for name, rate in result.rates.items()},
+            "r_hat": dict(result.mixing.r_hat),
+            "effective": dict(result.mixing.effective),
+        },
+    )
+
+
+def _definitions(case: Case) -> dict[str, Definition]:
+    """What the case says that predicates are."""
+    made = {}
+    for name, text in case.define.items():
+        checked = check_formula(parse_formula(text), case.theory.signature)
+        made[name] = Definition(name, checked.free, checked.formula, ())
+    return made

@@ -1,0 +1,209 @@
+"""The posterior beside the gradient method and the Bayes limit, on the same labels.
+
+`python -m reproduction posterior FILE` runs what is not on record yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import fotltn
+from fotltn.analysis.metrics import calibration, report
+from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.grounding.labels import Labels
+from fotltn.posterior.sampler import Sampling
+from reproduction.paper.published import REPETITIONS
+from reproduction.paper.sweep import append, done, each
+from reproduction.posterior.cases import WORLDS, Degrees, case
+from reproduction.posterior.methods import METHODS, solve
+from reproduction.report.compare import data_sets, fractions
+from reproduction.report.records import Record
+from reproduction.report.render import Table, percent, row, spread
+from reproduction.report.stats import summary
+from reproduction.report.tables import runs
+
+#: The shares of the facts that are labelled.
+SHARES = (0.1, 0.3, 0.8)
+
+#: What tables show, by its name in records.
+METRICS = {
+    "pr_auc": "PR-AUC on facts without a label, by share of the facts that have one",
+    "ece": "Error of calibration on these",
+    "log_loss": "Log-loss on these",
+    "seconds": "Seconds of a run",
+}
+
+#: Probabilities nearer to 0 or 1 count as this near in the log-loss: they are shares of worlds.
+NEAREST = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: a world, a method, the share of the facts that is labelled, and a repetition."""
+
+    data: str
+    method: str
+    fraction: float
+    repetition: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        for what, name, names in (("world", self.data, WORLDS), ("method", self.method, METHODS)):
+            if name not in names:
+                hint = did_you_mean(name, names) or f"there are {listing(names)}"
+                raise DataError(f"unknown {what} '{name}'; {hint}")
+        if not 0 < self.fraction < 1:
+            raise DataError(f"a share of the facts lies between 0 and 1, not at {self.fraction}")
+        if self.repetition < 0:
+            raise DataError(f"repetitions are counted from 0, not {self.repetition}")
+
+
+#: Told of every run that is done: the run, its record, how many are done, of how many.
+Told = Callable[[Sequence[Job], Sequence[dict[str, Any]], int, int], None]
+
+
+def grid(
+    worlds: Iterable[str] = WORLDS,
+    methods: Iterable[str] = METHODS,
+    shares: Iterable[float] = SHARES,
+    repetitions: int = REPETITIONS,
+) -> Iterator[Job]:
+    """All runs, one repetition after the other, so that all of the grid is there early."""
+    worlds, methods, shares = tuple(worlds), tuple(methods), tuple(shares)
+    for repetition in range(repetitions):
+        for world in worlds:
+            for share in shares:
+                for method in methods:
+                    yield Job(world, method, share, repetition)
+
+
+def study(
+    jobs: Iterable[Job],
+    path: Path,
+    *,
+    sampling: Sampling | None = None,
+    device: str = "cpu",
+    processes: int = 1,
+    on_done: Told | None = None,
+) -> int:
+    """Run what is not on record yet, and add it to the record, run by run.
+
+    Args:
+        jobs: the runs.
+        path: a JSON Lines file.
+        sampling: how much the posterior samples; its seed is that of the run.
+        device: where to compute.
+        processes: how many runs at a time, with one thread each if there are several.
+        on_done: is told of every run.
+
+    Returns:
+        How many runs were done now.
+
+    Raises:
+        DataError: the record is of another sampling or something else, or cannot be written.
+        LimitError: a process was ended, as by a system that lacks memory.
+    """
+    chosen = replace(sampling or Sampling(), seed=0)
+    wanted = list(dict.fromkeys(jobs))
+    recorded = done(path, asdict(chosen))
+    left = [job for job in wanted if (*asdict(job).values(),) not in recorded]
+    count = len(wanted) - len(left)
+    for job, record in each(partial(run, sampling=chosen, device=device), left, processes):
+        append(path, [record])
+        count += 1
+        if on_done is not None:
+            on_done([job], [record], count, len(wanted))
+    return len(left)
+
+
+def run(job: Job, *, sampling: Sampling, device: str = "cpu") -> dict[str, Any]:
+    """One run, and its record."""
+    work = case(job.data, job.fraction, job.repetition)
+    began, used = time.perf_counter(), time.process_time()
+    outcome = solve(job.method, work, replace(sampling, seed=work.seed), device)
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    seconds, used = time.perf_counter() - began, time.process_time() - used
+    return {
+        **asdict(job),
+        "seed": work.seed,
+        **scored(outcome.degrees, work.test),
+        **outcome.more,
+        "seconds": seconds,
+        "cpu_seconds": used,
+        "threads": torch.get_num_threads(),
+        "setting": asdict(replace(sampling, seed=0)),
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
+        "version": fotltn.__version__,
+    }
+
+
+def scored(degrees: Degrees, test: Labels) -> dict[str, Any]:
+    """How good probabilities are on clean facts that no method has seen.
+
+    PR-AUC and log-loss are means over predicates. The error of calibration is that of all facts
+    together, since a predicate with few of them has one by chance.
+    """
+    pairs: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    for name, truth in test.truth.items():
+        trace, *arguments, point = test.index[name]
+        table = degrees[name].double().clamp(0, 1)
+        trace = trace if table.shape[0] > 1 else torch.zeros_like(trace)
+        point = point if table.shape[-1] > 1 else torch.zeros_like(point)
+        pairs[name] = (truth >= 0.5, table[(trace, *arguments, point)])
+    scores = report(pairs)
+    losses = {name: _log_loss(*pair) for name, pair in pairs.items()}
+    truths, shares = (torch.cat(column) for column in zip(*pairs.values(), strict=True))
+    by = {n: r.pr_auc for n, r in scores.predicates.items()}
+    return {
+        "pr_auc": scores.mean["pr_auc"].value,
+        "pr_auc_by": {name: metric.value for name, metric in by.items() if metric.defined},
+        "chance": scores.mean["chance"].value,
+        "ece": calibration(truths.double(), shares).error.value,
+        "ece_by": {n: r.calibration.error.value for n, r in scores.predicates.items()},
+        "log_loss": float(np.mean([*losses.values()])),
+        "log_loss_by": losses,
+    }
+
+
+def _log_loss(truth: torch.Tensor, share: torch.Tensor) -> float:
+    right = torch.where(truth, share, 1 - share)
+    return float(-right.clamp(NEAREST, 1 - NEAREST).log().mean())
+
+
+def table(records: Sequence[Record], metric: str) -> Table:
+    """A metric by world, method and share: mean ± standard deviation over repetitions."""
+    shares = fractions(records)
+    counts, groups = [], []
+    for world in data_sets(records):
+        rows = []
+        for method in [
+            m for m in METHODS if any((r.data, r.method) == (world, m) for r in records)
+        ]:
+            cells = []
+            for share in shares:
+                key = (world, method, share)
+                values = [
+                    _value(r, metric) for r in records if (r.data, r.method, r.fraction) == key
+                ]
+                counts.append(len(values))
+                cells.append(spread(summary(values) if values else None))
+            rows.append(row(world, method, *cells))
+        groups.append(tuple(rows))
+    return Table(
+        METRICS[metric], ("world", "method", *map(percent, shares)), tuple(groups), stubs=2,
+        notes=(f"Mean ± standard deviation over {runs([n for n in counts if n])}.",),
+    )  # fmt: skip
+
+
+def _value(one: Record, metric: str) -> float:
+    value = one.extra[metric] if metric in one.extra else getattr(one, metric)
+    return float(value)
