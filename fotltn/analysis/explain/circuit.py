@@ -64,12 +64,15 @@ class Circuit:
         root: the gate of the body.
     """
 
-    def __init__(self, site: Site, fixed: Collection[str] = ()) -> None:
+    def __init__(
+        self, site: Site, fixed: Collection[str] = (), held: Collection[Fact] = ()
+    ) -> None:
         """Build all gates.
 
         Args:
             site: the cell.
             fixed: predicates whose facts cannot be flipped.
+            held: further facts that cannot be.
 
         Raises:
             LimitError: it would have too many gates.
@@ -78,7 +81,7 @@ class Circuit:
             raise LimitError(f"the body reads more than {MAX_FACTS:,} facts at this cell")
         self.truths: list[bool] = []
         self.price: list[float] = []
-        self._site, self._fixed = site, fixed
+        self._site, self._fixed, self._held = site, fixed, held
         self._axes = {
             node: tuple(a for a in site.pattern.axes if a in axes)
             for node, axes in free_axes_of_all(site.cells.body).items()
@@ -137,6 +140,8 @@ class Circuit:
         if not isinstance(goal.node, c.Atom) or goal.node.predicate in self._fixed:
             return TRUE if truth == goal.sign else FALSE
         fact = Fact(goal.node.predicate, int(places[at]))
+        if fact in self._held:
+            return TRUE if truth == goal.sign else FALSE
         if fact not in self._facts:
             self._facts[fact] = len(self._facts)
             self.truths.append(truth)

@@ -30,6 +30,7 @@ class Flip(Record):
         time: its time; None if it is static.
         value: its degree.
         becomes: its truth after the repair.
+        place: its place in the table of the trace.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Flip(Record):
     time: int | None
     value: float
     becomes: bool
+    place: int
 
     KEYS = ("fact=text", "predicate", "time", "value", "becomes")
 
@@ -72,7 +74,13 @@ class Repair(Record):
 
 
 @torch.no_grad()
-def repair(site: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> Repair:
+def repair(
+    site: Site,
+    *,
+    fixed: Collection[str] = (),
+    held: Collection[Fact] = (),
+    effort: int = EFFORT,
+) -> Repair:
     """The fewest facts to flip so that the body of a rule is true at a cell.
 
     Where no fact is read twice, the cost of each part follows from those of its own parts. Where
@@ -81,6 +89,7 @@ def repair(site: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> 
     Args:
         site: the cell.
         fixed: predicates whose facts stay as they are.
+        held: further facts that do.
         effort: how many gates the search may look at; what it has found by then is given.
 
     Raises:
@@ -90,7 +99,7 @@ def repair(site: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> 
     if _true(site, frozenset()):
         return Repair(False, (), True, 0, "none is needed, since it is true in two-valued logic")
     try:
-        gates = Circuit(site, fixed)
+        gates = Circuit(site, fixed, held)
     except LimitError as error:
         reason = error.diagnostics[0].message
         return Repair(True, None, False, 1, f"no repair was looked for: {reason}")
@@ -112,7 +121,7 @@ def repair(site: Site, *, fixed: Collection[str] = (), effort: int = EFFORT) -> 
 def _flip(site: Site, fact: Fact) -> Flip:
     text, time = site.name(fact)
     value = site.degree(fact)
-    return Flip(text, fact.predicate, time, value, value < site.cells.threshold)
+    return Flip(text, fact.predicate, time, value, value < site.cells.threshold, fact.place)
 
 
 def _order(flip: Flip) -> tuple[int, str]:

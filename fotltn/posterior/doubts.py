@@ -1,0 +1,198 @@
+"""Which labels are probably wrong, and what speaks against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from fotltn.analysis.record import Record
+from fotltn.errors import DataError, name_hint
+from fotltn.format import degree
+from fotltn.grounding.labels import Labels
+from fotltn.posterior.evidence import LabelEvidence
+from fotltn.posterior.objections import Objections, atom_text, objections, told
+from fotltn.posterior.posterior import Posterior
+from fotltn.syntax.notebook import bar, table
+
+#: A label that says the opposite of what is true less often than this is certain.
+_CERTAIN = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt(Record):
+    """A label, and how probable it is that it is wrong.
+
+    Args:
+        text: the labelled fact.
+        predicate: its predicate.
+        trace: the number of its trace.
+        arguments: the numbers of its entities.
+        time: its time; None if it is static.
+        says: what the label says.
+        wrong: the probability that it is wrong, by all labels and axioms.
+        others: the same without the label itself, by all others; None for a label that is taken to
+            be certain, since then no sampled world contradicts it.
+    """
+
+    text: str
+    predicate: str
+    trace: int
+    arguments: tuple[int, ...]
+    time: int | None
+    says: bool
+    wrong: float
+    others: float | None
+
+    KEYS = ("fact=text", "predicate", "trace", "time", "says", "wrong", "others")
+
+    def __str__(self) -> str:
+        """The label in words."""
+        return told(self.text, self.time, self.says)
+
+
+class Doubts(Sequence[Doubt]):
+    """All labels, the most doubtful first.
+
+    Those with the same probability of being wrong are in the order of what others say of them.
+
+    Attributes:
+        wrong: the probability that each label is wrong, in that order.
+        others: the same without the label itself; NaN for labels that are certain.
+    """
+
+    def __init__(self, posterior: Posterior, labels: Labels) -> None:
+        """Weigh every label; see `doubts`."""
+        self._posterior, self._labels = posterior, labels
+        self._names = [n for n, truth in labels.truth.items() if truth.numel()]
+        self._starts: list[int] = [0]
+        evidence = LabelEvidence(labels, dict(posterior.rates))
+        wrong, others = [torch.zeros(0).double()], [torch.zeros(0).double()]
+        for name in self._names:
+            self._starts.append(self._starts[-1] + labels.truth[name].numel())
+            marginal = posterior.marginals[name].cpu()
+            true = marginal[tuple(labels.index[name].cpu())]
+            says = labels.truth[name].cpu() >= 0.5
+            wrong.append(torch.where(says, 1 - true, true).clamp(0, 1))
+            others.append(_without(evidence, name, says, wrong[-1]))
+        every, left = torch.cat(wrong), torch.cat(others)
+        last = torch.argsort(left.nan_to_num(-1.0), descending=True, stable=True)
+        self._order = last[torch.argsort(every[last], descending=True, stable=True)]
+        self.wrong, self.others = every[self._order], left[self._order]
+
+    def __len__(self) -> int:
+        return self._order.numel()
+
+    @overload
+    def __getitem__(self, place: int) -> Doubt: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Doubt]: ...
+    def __getitem__(self, place: int | slice) -> Doubt | list[Doubt]:
+        if isinstance(place, slice):
+            return [self[n] for n in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there are {len(self)} labels, and none is {place}")
+        number = int(self._order[place])
+        which = next(n for n, stop in enumerate(self._starts[1:]) if number < stop)
+        name, at = self._names[which], number - self._starts[which]
+        trace, *arguments, time = self._labels.index[name][:, at].tolist()
+        tables = self._posterior.tables
+        decl = tables.signature.predicates[name]
+        others = float(self.others[place])
+        return Doubt(
+            atom_text(tables, name, trace, arguments), name, trace, tuple(arguments),
+            None if decl.static else time, bool(self._labels.truth[name][at] >= 0.5),
+            float(self.wrong[place]), None if math.isnan(others) else others,
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Doubt]:
+        return (self[place] for place in range(len(self)))
+
+    def flagged(self, threshold: float = 0.5) -> list[Doubt]:
+        """The labels that are wrong with a higher probability than the threshold."""
+        return self[: int((self.wrong > threshold).sum())]
+
+    def expected(self) -> float:
+        """How many labels are wrong, by expectation."""
+        return float(self.wrong.sum())
+
+    def against(self, doubt: Doubt, *, worlds: int = 8) -> Objections:
+        """What speaks against a label: axioms, other labels, and what came before and after."""
+        return self.all_against([doubt], worlds=worlds)[0]
+
+    def all_against(self, some: Sequence[Doubt], *, worlds: int = 8) -> list[Objections]:
+        """What speaks against each of some labels, in the sampled worlds that contradict it.
+
+        Args:
+            some: the labels.
+            worlds: how many worlds are looked at, the most probable first.
+        """
+        if worlds < 1:
+            raise DataError(f"at least 1 world is looked at, not {worlds}")
+        cells = [(d.predicate, (d.trace, *d.arguments, d.time or 0), d.says) for d in some]
+        return objections(self._posterior, self._labels, cells, worlds)
+
+    def rows(self, top: int = 20) -> list[dict[str, object]]:
+        """The most doubtful labels with what speaks against them, as a table or JSON can hold it.
+
+        Raises:
+            DataError: the number is negative.
+        """
+        if top < 0:
+            raise DataError(f"the number of labels is at least 0, not {top}")
+        some = self[:top]
+        return [
+            {**doubt.as_dict(), "against": against.as_dict()}
+            for doubt, against in zip(some, self.all_against(some), strict=True)
+        ]
+
+    def _repr_html_(self) -> str:
+        some = self[:10]
+        heads = ["wrong", "by others", "label", "trace", "against"]
+        rows = [
+            (bar(d.wrong), degree(d.others), str(d), d.trace, "; ".join(against.words))
+            for d, against in zip(some, self.all_against(some), strict=True)
+        ]
+        words = f"{len(self):,} labels; {self.expected():,.1f} are wrong, by expectation"
+        return table(heads, rows, left=["wrong", "label", "against"], caption=words)
+
+
+def _without(evidence: LabelEvidence, name: str, says: Tensor, wrong: Tensor) -> Tensor:
+    """The probability that labels are wrong if each is left out; NaN for those that are certain.
+
+    A label multiplies the odds of its fact by a number that is known. So it is left out exactly by
+    dividing by that number: all else stays.
+    """
+    speaks = evidence.by_label(name).cpu()
+    ratio = torch.where(says, speaks, -speaks).exp()  # how much likelier it is if it is right
+    odds = wrong * ratio
+    left = odds / (odds + (1 - wrong)).clamp_min(1e-300)
+    return torch.where(ratio > 1 / _CERTAIN, math.nan, left)
+
+
+def doubts(posterior: Posterior, labels: Labels) -> Doubts:
+    """Every label with the probability that it is wrong, the most doubtful first.
+
+    Args:
+        posterior: sampled with these labels.
+        labels: the labels.
+
+    Raises:
+        DataError: labels are not of what was sampled.
+    """
+    for name, index in labels.index.items():
+        if not index.shape[1]:
+            continue
+        if name not in posterior.marginals:
+            hint = name_hint(name, posterior.marginals)
+            raise DataError(f"no world says anything of '{name}'; {hint}")
+        shape = posterior.marginals[name].shape
+        limits = torch.tensor(shape).unsqueeze(-1)
+        where = index.cpu()
+        if where.shape[0] != len(shape) or bool(((where < 0) | (where >= limits)).any()):
+            raise DataError(f"a label of '{name}' lies outside the sampled worlds")
+    return Doubts(posterior, labels)

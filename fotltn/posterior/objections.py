@@ -1,0 +1,324 @@
+"""What speaks against a label: what would break, or be wrong, if it were right.
+
+Sampled worlds that contradict the label are changed in one place: its fact becomes what the label
+says, and what is defined follows. Axioms that were obeyed and now are not, and other labels that
+were right and now are not, speak against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fotltn.analysis.axes import binding
+from fotltn.analysis.cells import Cell, Cells
+from fotltn.analysis.explain.repairs import repair
+from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.prefix import Prefix
+from fotltn.analysis.record import Record
+from fotltn.format import degree
+from fotltn.grounding.labels import Labels
+from fotltn.logic import core as c
+from fotltn.monitor.nnf import nnf
+from fotltn.posterior.clauses import Clause, stated
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, put
+from fotltn.semantics.config import CRISP
+from fotltn.semantics.tables import Tables
+
+#: A labelled fact: its predicate, its place in the table, and what the label says.
+LabelCell = tuple[str, tuple[int, ...], bool]
+
+#: Truth values that are looked at at once.
+_AT_ONCE = 1 << 26
+
+#: The most axioms, other labels, and facts of an axiom, that are named for a label.
+_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFact(Record):
+    """A fact, and what is known of it.
+
+    Args:
+        text: the fact.
+        time: its time; None if it is static.
+        truth: a truth that is spoken of.
+        probability: how probable that truth is.
+        label: what a label says of the fact; None if there is none.
+    """
+
+    text: str
+    time: int | None
+    truth: bool
+    probability: float
+    label: bool | None
+
+    KEYS = ("fact=text", "time", "truth", "probability", "label")
+
+    def __str__(self) -> str:
+        """The fact in words, with its probability."""
+        label = "" if self.label is None else f", labelled {degree(self.label)}"
+        return f"{told(self.text, self.time, self.truth)} ({degree(self.probability, 2)}{label})"
+
+
+@dataclass(frozen=True, slots=True)
+class AxiomObjection(Record):
+    """An axiom that a label breaks.
+
+    Args:
+        axiom: its name.
+        binding: the names of entities by variable, where it breaks.
+        time: when.
+        share: in which share of the worlds that contradict the label it breaks.
+        unless: the fewest other facts that would have to be otherwise for it to be obeyed; None if
+            there are none.
+    """
+
+    axiom: str
+    binding: dict[str, str]
+    time: int
+    share: float
+    unless: tuple[ToldFact, ...] | None
+
+    def __str__(self) -> str:
+        """What breaks, and what would help, in words."""
+        where = "".join(f"{variable} = {name}, " for variable, name in self.binding.items())
+        text = f"breaks {self.axiom} at {where}{self.time}"
+        if self.unless:
+            text += f", unless {' and '.join(map(str, self.unless[:_MOST]))}"
+        if self.unless and len(self.unless) > _MOST:
+            text += f" and {len(self.unless) - _MOST} more"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Objections(Record):
+    """What speaks against a label.
+
+    Args:
+        axioms: those that it breaks, the most frequent first.
+        labels: other labels that would be wrong if it were right.
+        nearby: the nearest labels of the same fact before and after, where they say the opposite.
+        worlds: how many worlds that contradict it were looked at.
+    """
+
+    axioms: tuple[AxiomObjection, ...]
+    labels: tuple[ToldFact, ...]
+    nearby: tuple[ToldFact, ...]
+    worlds: int
+
+    @property
+    def words(self) -> list[str]:
+        """All of it in words."""
+        return [
+            *map(str, self.axioms),
+            *(f"makes {told(f.text, f.time, f.truth)} wrong" for f in self.labels),
+            *(f"{told(f.text, f.time, f.truth)} is near" for f in self.nearby),
+        ]
+
+
+def told(text: str, time: int | None, truth: bool) -> str:
+    """A fact with its time and truth."""
+    return f"{text}{'' if time is None else f'@{time}'} = {degree(truth)}"
+
+
+def objections(
+    posterior: Posterior, labels: Labels, cells: Sequence[LabelCell], worlds: int
+) -> list[Objections]:
+    """What speaks against each of some labels, in up to so many worlds that contradict it."""
+    return _Against(posterior, labels, cells, worlds).run()
+
+
+def atom_text(tables: Tables, name: str, trace: int, arguments: Sequence[int]) -> str:
+    """An atom with its entities named."""
+    sorts = tables.signature.predicates[name].sorts
+    names = [tables.names.called(s, trace, n) for s, n in zip(sorts, arguments, strict=True)]
+    return f"{name}({', '.join(names)})" if names else name
+
+
+class _Against:
+    def __init__(
+        self, posterior: Posterior, labels: Labels, cells: Sequence[LabelCell], worlds: int
+    ) -> None:
+        self.posterior, self.labels, self.cells = posterior, labels, cells
+        self.tables, self.plan = posterior.tables, posterior.structure
+        self.circuit = RowTruth(posterior.tables, posterior.learned)
+        self.clauses = list(self.plan.clauses)
+        for name, definition in self.plan.definitions.items():
+            clause = stated(definition, self.tables.signature.predicates[name].static)
+            axiom = " and ".join(definition.axioms) or f"the definition of {name}"
+            self.clauses.append(replace(clause, axiom=axiom))
+        self.rows = [all_rows(self.tables, clause.axes) for clause in self.clauses]
+        self.worlds = [self._contradicting(cell, worlds) for cell in cells]
+
+    def run(self) -> list[Objections]:
+        axioms: list[list[AxiomObjection]] = [[] for _ in self.cells]
+        wrong: list[Counter[tuple[str, int]]] = [Counter() for _ in self.cells]
+        for places, before, after in self._changed():
+            for clause, rows in zip(self.clauses, self.rows, strict=True):
+                broken = self._broken(clause, rows, before, after)
+                for number, part in places.items():
+                    if bool(broken[part].any()):
+                        worlds = {n: t[part] for n, t in after.items()}
+                        one = self._objection(clause, rows, broken[part], number, worlds)
+                        axioms[number].append(one)
+            for name, turned in self._wrong(before, after):
+                for number, part in places.items():
+                    hits = turned[part].sum(0)
+                    for at in hits.nonzero().squeeze(-1).tolist():
+                        wrong[number][name, at] += int(hits[at])
+        return [
+            Objections(
+                tuple(sorted(axioms[n], key=lambda one: -one.share)[:_MOST]),
+                tuple(self._labelled(*key) for key, _ in wrong[n].most_common(_MOST)),
+                tuple(self._nearby(cell)),
+                len(self.worlds[n]),
+            )
+            for n, cell in enumerate(self.cells)
+        ]
+
+    # --- worlds in which the label is right ---
+
+    def _contradicting(self, cell: LabelCell, most: int) -> Tensor:
+        """The worlds that contradict a label, the most probable first."""
+        name, place, says = cell
+        truth = at_index(self.posterior.worlds[name], *map(torch.tensor, place))
+        numbers = (truth != says).nonzero().squeeze(-1)
+        order = self.posterior.density[numbers].argsort(descending=True, stable=True)
+        return numbers[order][:most]
+
+    def _changed(
+        self,
+    ) -> Iterator[tuple[dict[int, slice], Mapping[str, Tensor], Mapping[str, Tensor]]]:
+        """Some labels at a time: which worlds are theirs, as they were, and as the label says."""
+        largest = max((len(rows) for rows in self.rows), default=1) * self.tables.horizon
+        most = max(1, _AT_ONCE // max(1, largest))
+        queue = [n for n, worlds in enumerate(self.worlds) if len(worlds)]
+        while queue:
+            places: dict[int, slice] = {}
+            stop = 0
+            while queue and (not places or stop + len(self.worlds[queue[0]]) <= most):
+                number = queue.pop(0)
+                start, stop = stop, stop + len(self.worlds[number])
+                places[number] = slice(start, stop)
+            chosen = torch.cat([self.worlds[n] for n in places])
+            before = {n: t[chosen] for n, t in self.posterior.worlds.items()}
+            after = {n: t.clone() for n, t in before.items()}
+            self._turn(after, places)
+            for name, definition in self.plan.definitions.items():
+                after[name] = self._defined(definition.axes, definition.formula, after, name)
+            self._turn(after, places)  # of what is defined, once more
+            yield places, before, after
+
+    def _turn(self, worlds: Mapping[str, Tensor], places: Mapping[int, slice]) -> None:
+        for number, part in places.items():
+            name, place, says = self.cells[number]
+            put(worlds[name][part], torch.tensor(says), *map(torch.tensor, place))
+
+    def _defined(
+        self, axes: tuple[c.Axis, ...], formula: c.Formula, worlds: Mapping[str, Tensor], name: str
+    ) -> Tensor:
+        rows, shape = all_rows(self.tables, axes), worlds[name].shape
+        truth = self.circuit.truth(nnf(formula), rows, worlds)
+        full = truth.expand(shape[0], len(rows), self.tables.horizon)
+        return full[..., : shape[-1]].reshape(shape).clone()
+
+    # --- axioms ---
+
+    def _broken(
+        self, clause: Clause, rows: Bindings, before: Mapping[str, Tensor],
+        after: Mapping[str, Tensor],
+    ) -> Tensor:  # fmt: skip
+        """Where a clause was obeyed and is not any more, with axes (world, row, time)."""
+        count = next(iter(after.values())).shape[0]
+        was, now = (self.circuit.truth(clause.body, rows, worlds) for worlds in (before, after))
+        broken = was & ~now & self.tables.inside[rows.trace]
+        return broken.expand(count, len(rows), self.tables.horizon)
+
+    def _objection(
+        self, clause: Clause, rows: Bindings, broken: Tensor, number: int,
+        worlds: Mapping[str, Tensor],
+    ) -> AxiomObjection:  # fmt: skip
+        """Where a clause breaks most often, and what else would help in the first such world."""
+        often = broken.sum(0)
+        row, time = divmod(int(often.argmax()), often.shape[1])
+        world = int(broken[:, row, time].to(torch.int8).argmax())
+        share = float(broken.flatten(1).any(1).double().mean())
+        trace = int(rows.trace[row])
+        numbers = tuple(int(rows.places[axis][row]) for axis in clause.axes)
+        always = c.Aggregate(True, clause.body, c.Window(), past=False)
+        layers = (
+            *((c.Quantifier(True, clause.axes, None, always),) if clause.axes else ()),
+            always,
+        )
+        kind = self.tables.dtype
+        some = {n: t[world].to(kind) for n, t in worlds.items()}
+        tables = replace(self.tables, predicates={**self.tables.predicates, **some})
+        cells = Cells(clause.axiom, "", Prefix(layers, clause.body), tables, CRISP)
+        site = Site(cells, Cell(trace, numbers, time))
+        name, place, _ = self.cells[number]
+        fixed = [n for n in self.tables.predicates if n not in self.posterior.learned]
+        here = np.ravel_multi_index(place[1:], tuple(tables.predicate(name).shape[1:]))
+        flips = repair(site, fixed=fixed, held=[Fact(name, int(here))]).flips
+        unless = None
+        if flips is not None:
+            unless = tuple(self._told(f.predicate, trace, f.place, f.becomes) for f in flips)
+        return AxiomObjection(
+            clause.axiom, binding(clause.axes, numbers, trace, self.tables), time, share, unless
+        )
+
+    # --- labels ---
+
+    def _wrong(
+        self, before: Mapping[str, Tensor], after: Mapping[str, Tensor]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Which labels were right and are not any more, with axes (world, label), by predicate."""
+        for name, truth in self.labels.truth.items():
+            if truth.numel() and name in self.plan.definitions:
+                index = tuple(self.labels.index[name].to(before[name].device))
+                says = truth.to(before[name].device) >= 0.5
+                was, now = (at_index(worlds[name], *index) for worlds in (before, after))
+                yield name, (was == says) & (now != says)
+
+    def _labelled(self, name: str, number: int) -> ToldFact:
+        """A label as it is."""
+        trace, *rest = self.labels.index[name][:, number].tolist()
+        says = bool(self.labels.truth[name][number] >= 0.5)
+        shape = tuple(self.posterior.marginals[name].shape[1:])
+        return self._told(name, trace, int(np.ravel_multi_index(rest, shape)), says)
+
+    def _nearby(self, cell: LabelCell) -> Iterator[ToldFact]:
+        """The nearest labels of the same atom before and after, where they say the opposite."""
+        name, place, says = cell
+        index = self.labels.index[name].cpu()
+        if self.tables.signature.predicates[name].static:
+            return
+        same = (index[:-1] == torch.tensor(place[:-1]).unsqueeze(-1)).all(0)
+        numbers = same.nonzero().squeeze(-1)
+        away = index[-1, numbers] - place[-1]
+        for side in (away < 0, away > 0):
+            if bool(side.any()):
+                nearest = numbers[side][away[side].abs().argmin()]
+                if bool(self.labels.truth[name][nearest] >= 0.5) != says:
+                    yield self._labelled(name, int(nearest))
+
+    def _told(self, name: str, trace: int, place: int, truth: bool) -> ToldFact:
+        """What is known of a fact, by its place in the table of a trace."""
+        marginal = self.posterior.marginals[name]
+        *arguments, time = map(int, np.unravel_index(place, tuple(marginal.shape[1:])))
+        true = float(marginal[(trace, *arguments, time)])
+        index = self.labels.index.get(name)
+        label = None
+        if index is not None:
+            cell = torch.tensor([trace, *arguments, time]).unsqueeze(-1)
+            hits = (index.cpu() == cell).all(0).nonzero().squeeze(-1)
+            label = bool(self.labels.truth[name][hits[0]] >= 0.5) if len(hits) else None
+        static = self.tables.signature.predicates[name].static
+        text = atom_text(self.tables, name, trace, arguments)
+        return ToldFact(text, None if static else time, truth, true if truth else 1 - true, label)
