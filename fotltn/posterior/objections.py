@@ -154,7 +154,7 @@ class _Against:
             clause = stated(definition, self.tables.signature.predicates[name].static)
             axiom = " and ".join(definition.axioms) or f"the definition of {name}"
             self.clauses.append(replace(clause, axiom=axiom))
-        self.rows = [all_rows(self.tables, clause.axes) for clause in self.clauses]
+        self.rows = [self.circuit.instances(one.axes, one.body) for one in self.clauses]
         self.worlds = [self._contradicting(cell, worlds) for cell in cells]
 
     def run(self) -> list[Objections]:
