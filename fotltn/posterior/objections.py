@@ -210,16 +210,19 @@ class _Against:
             chosen = torch.cat([self.worlds[n] for n in places])
             before = {n: t[chosen] for n, t in self.posterior.worlds.items()}
             after = {n: t.clone() for n, t in before.items()}
-            self._turn(after, places)
+            for name in self.plan.free:
+                self._turn(name, after[name], places)
             for name, definition in self.plan.definitions.items():
                 after[name] = self._defined(definition.axes, definition.formula, after, name)
-            self._turn(after, places)  # of what is defined, once more
+                self._turn(name, after[name], places)
             yield places, before, after
 
-    def _turn(self, worlds: Mapping[str, Tensor], places: Mapping[int, slice]) -> None:
+    def _turn(self, predicate: str, table: Tensor, places: Mapping[int, slice]) -> None:
+        """Make facts of a predicate what their labels say."""
         for number, part in places.items():
             name, place, says = self.cells[number]
-            put(worlds[name][part], torch.tensor(says), *map(torch.tensor, place))
+            if name == predicate:
+                put(table[part], torch.tensor(says), *map(torch.tensor, place))
 
     def _defined(
         self, axes: tuple[c.Axis, ...], formula: c.Formula, worlds: Mapping[str, Tensor], name: str
