@@ -15,7 +15,8 @@ from fotltn.errors import DataError, name_hint
 from fotltn.format import degree
 from fotltn.grounding.labels import Labels
 from fotltn.posterior.evidence import LabelEvidence
-from fotltn.posterior.objections import Objections, atom_text, objections, told
+from fotltn.posterior.ground import atom_text, told
+from fotltn.posterior.objections import Objections, objections
 from fotltn.posterior.posterior import Posterior
 from fotltn.syntax.notebook import bar, table
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fotltn.errors import DataError, listing
+from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
 from fotltn.logic.signature import Signature
@@ -27,16 +27,13 @@ from fotltn.posterior.clauses import (
     with_entity,
     written_in,
 )
+from fotltn.posterior.impossible import NoWorldError, irreducible
 from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
 from fotltn.posterior.product import Part, Shape, TrackAutomaton, product
 from fotltn.tree import children, postorder, rebuilt, transform
 
 #: The most patterns of a window that are told apart.
 MOST_PATTERNS = 256
-
-
-class NoWorldError(DataError):
-    """No world was found that obeys all hard axioms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,13 +456,26 @@ class _Compilation:
         )
         automaton = product([part for _, part in parts], shape)
         if not automaton.states or (automaton.starts < 0).all():
-            said = [axiom for axiom, _ in parts if axiom not in self.helping]
-            axioms = ", ".join(dict.fromkeys(said))
-            raise NoWorldError(f"no trace obeys {axioms} together; make one of these axioms soft")
+            raise self._contradiction(parts, shape)
         return Kind(
             self.moving, self.axes, self.free, self.helping, self.soft, tuple(self.conditions),
             tuple(parts), automaton, shape, tuple(self.factors), tuple(places),
         )  # fmt: skip
+
+    def _contradiction(self, parts: list[tuple[str, Part]], shape: Shape) -> NoWorldError:
+        """The fewest axioms that no trace obeys together."""
+
+        def contradict(some: list[tuple[str, Part]]) -> bool:
+            try:
+                automaton = product([part for _, part in some], shape)
+            except LimitError:
+                return False
+            return not automaton.states or bool((automaton.starts < 0).all())
+
+        said = [axiom for axiom, _ in irreducible(parts, contradict) if axiom not in self.helping]
+        names = ", ".join(dict.fromkeys(said))
+        hint = "make this axiom soft" if len(set(said)) == 1 else "make one of these axioms soft"
+        return NoWorldError(Diagnostic(f"no trace obeys {names}, with what is given", hint=hint))
 
 
 def _settled(formula: c.Formula) -> c.Formula:

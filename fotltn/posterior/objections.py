@@ -16,20 +16,16 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.axes import binding
-from fotltn.analysis.cells import Cell, Cells
+from fotltn.analysis.cells import Cell
 from fotltn.analysis.explain.repairs import repair
 from fotltn.analysis.explain.site import Fact, Site
-from fotltn.analysis.prefix import Prefix
 from fotltn.analysis.record import Record
 from fotltn.format import degree
 from fotltn.grounding.labels import Labels
-from fotltn.logic import core as c
-from fotltn.monitor.nnf import nnf
-from fotltn.posterior.clauses import Clause, stated
+from fotltn.posterior.clauses import Clause
+from fotltn.posterior.ground import atom_text, clause_cells, defined, definition_clauses, told
 from fotltn.posterior.posterior import Posterior
-from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, put
-from fotltn.semantics.config import CRISP
-from fotltn.semantics.tables import Tables
+from fotltn.posterior.rows import Bindings, RowTruth, at_index, put
 
 #: A labelled fact: its predicate, its place in the table, and what the label says.
 LabelCell = tuple[str, tuple[int, ...], bool]
@@ -123,23 +119,11 @@ class Objections(Record):
         ]
 
 
-def told(text: str, time: int | None, truth: bool) -> str:
-    """A fact with its time and truth."""
-    return f"{text}{'' if time is None else f'@{time}'} = {degree(truth)}"
-
-
 def objections(
     posterior: Posterior, labels: Labels, cells: Sequence[LabelCell], worlds: int
 ) -> list[Objections]:
     """What speaks against each of some labels, in up to so many worlds that contradict it."""
     return _Against(posterior, labels, cells, worlds).run()
-
-
-def atom_text(tables: Tables, name: str, trace: int, arguments: Sequence[int]) -> str:
-    """An atom with its entities named."""
-    sorts = tables.signature.predicates[name].sorts
-    names = [tables.names.called(s, trace, n) for s, n in zip(sorts, arguments, strict=True)]
-    return f"{name}({', '.join(names)})" if names else name
 
 
 class _Against:
@@ -149,11 +133,8 @@ class _Against:
         self.posterior, self.labels, self.cells = posterior, labels, cells
         self.tables, self.plan = posterior.tables, posterior.structure
         self.circuit = RowTruth(posterior.tables, posterior.learned)
-        self.clauses = list(self.plan.clauses)
-        for name, definition in self.plan.definitions.items():
-            clause = stated(definition, self.tables.signature.predicates[name].static)
-            axiom = " and ".join(definition.axioms) or f"the definition of {name}"
-            self.clauses.append(replace(clause, axiom=axiom))
+        stated = definition_clauses(self.plan, self.tables)
+        self.clauses = [*self.plan.clauses, *stated.values()]
         self.rows = [self.circuit.instances(one.axes, one.body) for one in self.clauses]
         self.worlds = [self._contradicting(cell, worlds) for cell in cells]
 
@@ -213,7 +194,7 @@ class _Against:
             for name in self.plan.free:
                 self._turn(name, after[name], places)
             for name, definition in self.plan.definitions.items():
-                after[name] = self._defined(definition.axes, definition.formula, after, name)
+                after[name] = defined(definition, self.circuit, after)
                 self._turn(name, after[name], places)
             yield places, before, after
 
@@ -223,14 +204,6 @@ class _Against:
             name, place, says = self.cells[number]
             if name == predicate:
                 put(table[part], torch.tensor(says), *map(torch.tensor, place))
-
-    def _defined(
-        self, axes: tuple[c.Axis, ...], formula: c.Formula, worlds: Mapping[str, Tensor], name: str
-    ) -> Tensor:
-        rows, shape = all_rows(self.tables, axes), worlds[name].shape
-        truth = self.circuit.truth(nnf(formula), rows, worlds)
-        full = truth.expand(shape[0], len(rows), self.tables.horizon)
-        return full[..., : shape[-1]].reshape(shape).clone()
 
     # --- axioms ---
 
@@ -255,16 +228,10 @@ class _Against:
         share = float(broken.flatten(1).any(1).double().mean())
         trace = int(rows.trace[row])
         numbers = tuple(int(rows.places[axis][row]) for axis in clause.axes)
-        always = c.Aggregate(True, clause.body, c.Window(), past=False)
-        layers = (
-            *((c.Quantifier(True, clause.axes, None, always),) if clause.axes else ()),
-            always,
-        )
         kind = self.tables.dtype
         some = {n: t[world].to(kind) for n, t in worlds.items()}
         tables = replace(self.tables, predicates={**self.tables.predicates, **some})
-        cells = Cells(clause.axiom, "", Prefix(layers, clause.body), tables, CRISP)
-        site = Site(cells, Cell(trace, numbers, time))
+        site = Site(clause_cells(clause, clause.body, tables), Cell(trace, numbers, time))
         name, place, _ = self.cells[number]
         fixed = [n for n in self.tables.predicates if n not in self.posterior.learned]
         here = np.ravel_multi_index(place[1:], tuple(tables.predicate(name).shape[1:]))

@@ -10,19 +10,20 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, LimitError, did_you_mean, listing
+from fotltn.errors import DataError, LimitError, did_you_mean
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.monitor.nnf import nnf
 from fotltn.posterior.clauses import predicates
+from fotltn.posterior.contradictions import explained, refuse
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
-from fotltn.posterior.kinds import NoWorldError
+from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.posterior.sampler import Sampler, Sampling, unbroken
-from fotltn.posterior.structure import Structure, structure
+from fotltn.posterior.structure import Structure, statements, structure
 from fotltn.semantics.tables import Tables, Value
 
 #: What labels are taken to be like if nothing is said: seldom wrong.
@@ -221,10 +222,14 @@ def sample(
     free_rates = frozenset(n for n, r in (rates or {}).items() if r is None and n in labels.truth)
     labelled = [n for n in learned if n in labels.truth and labels.truth[n].numel()]
     weighed = [*labelled, *(n for n in (logits or {}) if n not in labelled)]
-    plan = structure(theory, tables, learned, weighed, define=define, end=end)
+    evidence = LabelEvidence(labels, noise, free_rates, logits or {})
+    try:
+        plan = structure(theory, tables, learned, weighed, define=define, end=end)
+    except NoWorldError as error:
+        said = statements(theory, tables, learned, define=define, end=end)
+        raise explained(error, said, tables, evidence) from None
     if watched := unbroken(plan, tables, labels):
         plan = structure(theory, tables, learned, weighed, define=define, end=end, watched=watched)
-    evidence = LabelEvidence(labels, noise, free_rates, logits or {})
     sampler = Sampler(plan, tables, evidence, how)
     return run(sampler, report)
 
@@ -243,6 +248,8 @@ def run(sampler: Sampler, report: Callable[[SamplingProgress], None] | None = No
     told: MixingReport | None = None
     for number in range(how.burn_in + how.sweeps):
         sampler.sweep(number)
+        if number in (0, how.burn_in - 1):
+            refuse(sampler, "burnt in" if number else "first")
         counted = number - how.burn_in
         if counted >= 0:
             for name, total in sums.items():
@@ -257,13 +264,7 @@ def run(sampler: Sampler, report: Callable[[SamplingProgress], None] | None = No
                 told = mixing.report()
         if report is not None:
             report(SamplingProgress(number + 1, how.burn_in + how.sweeps, counted >= 0, told))
-    obeys = sampler.broken()
-    if any(bool(count.any()) for count in obeys.values()):
-        names = [n for n, count in obeys.items() if bool(count.any())]
-        raise NoWorldError(
-            f"no world was found that obeys {listing(names)} together with what is given; make one "
-            "of these axioms soft, or correct the facts"
-        )
+    refuse(sampler, "last")
     worlds = {n: torch.cat([part[n] for part in stored]) for n in learned}
     return Posterior(
         sampler.known, learned, {n: t / how.sweeps for n, t in sums.items()}, worlds,

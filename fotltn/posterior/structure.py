@@ -74,20 +74,10 @@ def structure(
     Raises:
         LimitError: tracks have too many states.
     """
-    certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
-    told = dict(define or {})
-    uses = {name: _predicates(d.formula) for name, d in told.items()}
-    stated = definitions_in(certain, [n for n in learned if n not in told], uses)
-    definitions = _ordered({**told, **stated.by_name})
-    said = tuple(
-        clause
-        for axiom in theory.axioms
-        if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
-        for clause in (_counted(one, tables) for one in clauses(axiom, end))
-    )
-    free = tuple(n for n in learned if n not in definitions)
+    said = statements(theory, tables, learned, define=define, end=end)
+    free, definitions = said.free, said.definitions
     seen = _Seen(RowTruth(tables, learned))
-    followed = [clause for clause in said if clause.axiom not in watched]
+    followed = [clause for clause in said.clauses if clause.axiom not in watched]
     compiler = KindCompiler(theory.signature, tables.sizes, followed, definitions, labelled, seen)
     kinds = tuple(_kinds(compiler, free, tables))
     hard = [f for kind in kinds for f in kind.factors if f.weight is None and f.labelled is None]
@@ -104,7 +94,31 @@ def structure(
         if any(slot.position is None for slot in kind.moving.bits[bits[0]].slots)
     }
     shared = frozenset(names for names, number in times.items() if number > 1) | fixed
-    return Structure(free, definitions, said, kinds, shared, tied, tuple(watched))
+    return replace(said, kinds=kinds, shared=shared, tied=tied, watched=tuple(watched))
+
+
+def statements(
+    theory: CheckedTheory,
+    tables: Tables,
+    learned: Sequence[str],
+    *,
+    define: Mapping[str, Definition] | None = None,
+    end: End = "undecided",
+) -> Structure:
+    """What a theory says, before it is decided what moves together; see `structure`."""
+    certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
+    told = dict(define or {})
+    uses = {name: _predicates(d.formula) for name, d in told.items()}
+    stated = definitions_in(certain, [n for n in learned if n not in told], uses)
+    definitions = _ordered({**told, **stated.by_name})
+    said = tuple(
+        clause
+        for axiom in theory.axioms
+        if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
+        for clause in (_counted(one, tables) for one in clauses(axiom, end))
+    )
+    free = tuple(n for n in learned if n not in definitions)
+    return Structure(free, definitions, said, (), frozenset(), (), ())
 
 
 #: The most conditions that others decide, each of which may be true or false at any point.

@@ -12,7 +12,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.doubts import doubts
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.kinds import NoWorldError
+from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import Posterior, sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.tables import Names, Tables

@@ -10,7 +10,7 @@ import torch
 
 from fotltn.logic.defined import definitions_in
 from fotltn.posterior.evidence import LabelEvidence
-from fotltn.posterior.kinds import NoWorldError
+from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.structure import structure
 from tests.posterior.oracle import Case, Exact, case

@@ -1,0 +1,63 @@
+"""Single bindings of what a theory says, by name: for objections and contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from fotltn.analysis.cells import Cells
+from fotltn.analysis.prefix import Prefix
+from fotltn.format import degree
+from fotltn.logic import core as c
+from fotltn.logic.defined import Definition
+from fotltn.monitor.nnf import nnf
+from fotltn.posterior.clauses import Clause, stated
+from fotltn.posterior.rows import RowTruth, all_rows
+from fotltn.posterior.structure import Structure
+from fotltn.semantics.config import CRISP
+from fotltn.semantics.tables import Tables
+
+
+def definition_clauses(plan: Structure, tables: Tables) -> dict[str, Clause]:
+    """What is defined as hard clauses, named after the axioms that say it."""
+    clauses = {}
+    for name, definition in plan.definitions.items():
+        clause = stated(definition, tables.signature.predicates[name].static)
+        axiom = " and ".join(definition.axioms) or f"the definition of {name}"
+        clauses[name] = replace(clause, axiom=axiom)
+    return clauses
+
+
+def defined(definition: Definition, circuit: RowTruth, worlds: Mapping[str, Tensor]) -> Tensor:
+    """The table of a defined predicate in some worlds, which have tables of all that it uses."""
+    rows, shape = all_rows(circuit.tables, definition.axes), worlds[definition.name].shape
+    truth = circuit.truth(nnf(definition.formula), rows, worlds)
+    full = truth.expand(shape[0], len(rows), circuit.tables.horizon)
+    return full[..., : shape[-1]].reshape(shape).clone()
+
+
+def clause_cells(clause: Clause, body: c.Formula, tables: Tables) -> Cells:
+    """The cells of a clause, with a body that says the same."""
+    always = c.Aggregate(True, body, c.Window(), past=False)
+    layers: tuple[c.Quantifier | c.Aggregate, ...] = (always,)
+    if clause.axes:
+        layers = (c.Quantifier(True, clause.axes, None, always), always)
+    return Cells(clause.axiom, "", Prefix(layers, body), tables, CRISP)
+
+
+def atom_text(tables: Tables, name: str, trace: int, arguments: Sequence[int]) -> str:
+    """An atom with its entities named."""
+    sorts = tables.signature.predicates[name].sorts
+    names = [tables.names.called(s, trace, n) for s, n in zip(sorts, arguments, strict=True)]
+    return f"{name}({', '.join(names)})" if names else name
+
+
+def told(text: str, time: int | None, truth: bool) -> str:
+    """A fact with its time and truth.
+
+    >>> told("Near(ann)", 3, True)
+    'Near(ann)@3 = true'
+    """
+    return f"{text}{'' if time is None else f'@{time}'} = {degree(truth)}"
