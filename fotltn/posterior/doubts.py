@@ -71,16 +71,19 @@ class Doubts(Sequence[Doubt]):
         self._posterior, self._labels = posterior, labels
         self._names = [n for n, truth in labels.truth.items() if truth.numel()]
         self._starts: list[int] = [0]
+        self._by_name: dict[str, Tensor] = {}
         evidence = LabelEvidence(labels, dict(posterior.rates))
-        wrong, others = [torch.zeros(0).double()], [torch.zeros(0).double()]
+        others = [torch.zeros(0).double()]
         for name in self._names:
             self._starts.append(self._starts[-1] + labels.truth[name].numel())
             marginal = posterior.marginals[name].cpu()
             true = marginal[tuple(labels.index[name].cpu())]
             says = labels.truth[name].cpu() >= 0.5
-            wrong.append(torch.where(says, 1 - true, true).clamp(0, 1))
-            others.append(_without(evidence, name, says, wrong[-1]))
-        every, left = torch.cat(wrong), torch.cat(others)
+            wrong = torch.where(says, 1 - true, true).clamp(0, 1)
+            self._by_name[name] = wrong
+            others.append(_without(evidence, name, says, wrong))
+        every = torch.cat([torch.zeros(0).double(), *self._by_name.values()])
+        left = torch.cat(others)
         last = torch.argsort(left.nan_to_num(-1.0), descending=True, stable=True)
         self._order = last[torch.argsort(every[last], descending=True, stable=True)]
         self.wrong, self.others = every[self._order], left[self._order]
@@ -112,6 +115,16 @@ class Doubts(Sequence[Doubt]):
 
     def __iter__(self) -> Iterator[Doubt]:
         return (self[place] for place in range(len(self)))
+
+    def of(self, predicate: str) -> Tensor:
+        """The probabilities that labels of a predicate are wrong, in the order of the labels.
+
+        Raises:
+            DataError: it has no labels.
+        """
+        if predicate not in self._by_name:
+            raise DataError(f"'{predicate}' has no labels; {name_hint(predicate, self._by_name)}")
+        return self._by_name[predicate]
 
     def flagged(self, threshold: float = 0.5) -> list[Doubt]:
         """The labels that are wrong with a higher probability than the threshold."""

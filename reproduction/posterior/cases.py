@@ -90,6 +90,19 @@ def case(world: str, fraction: float, repetition: int) -> Case:
             raise DataError(f"unknown world '{world}'; {hint}")
 
 
+def every(world: str) -> Labels:
+    """All facts of a world that are learned, as they are.
+
+    Raises:
+        DataError: there is no such world.
+    """
+    sources = {"deliveries": _deliveries_source, "CarPed35K": _cars_source, "ward": _ward_source}
+    if world not in sources:
+        hint = did_you_mean(world, WORLDS) or f"there are {listing(WORLDS)}"
+        raise DataError(f"unknown world '{world}'; {hint}")
+    return sources[world]().every
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
     """A world, read."""

@@ -72,7 +72,7 @@ def gradient(case: Case, device: str = "cpu") -> Degrees:
         for name, text in case.define.items()
     }
     others = [name for name in case.learned if name not in stated]
-    uses = {name: symbols(d.formula) for name, d in _definitions(case).items()}
+    uses = {name: symbols(d.formula) for name, d in definitions(case).items()}
     defined = definitions_in(case.theory, others, uses).by_name
     free = {n: {"kind": "logits", "reach": "auto"} for n in others if n not in defined}
     model = fotltn.train(
@@ -139,7 +139,7 @@ def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outco
         case.learned,
         rates=dict.fromkeys(case.learned, case.told if told else None),
         sampling=sampling,
-        define=_definitions(case),
+        define=definitions(case),
     )
     return Outcome(
         {name: table.cpu() for name, table in result.marginals.items()},
@@ -151,7 +151,7 @@ def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outco
     )
 
 
-def _definitions(case: Case) -> dict[str, Definition]:
+def definitions(case: Case) -> dict[str, Definition]:
     """What the case says that predicates are."""
     made = {}
     for name, text in case.define.items():

@@ -113,6 +113,7 @@ def test_the_wrong_label_comes_first_with_what_speaks_against_it(labels):
     assert [d.text for d in listed.flagged()] == ["On(ann)"]
     assert listed.expected() == pytest.approx(sum(d.wrong for d in listed))
     assert list(listed)[1:3] == listed[1:3]
+    assert listed.of("On")[2] == first.wrong
     against = listed.against(first)
     (axiom,) = against.axioms
     assert (axiom.axiom, axiom.binding, axiom.time, axiom.share) == ("Stays", {"x": "ann"}, 1, 1.0)
@@ -171,6 +172,7 @@ def test_bad_input_is_refused(labels):
     with pytest.raises(IndexError, match="there are 7 labels, and none is 7"):
         listed[7]
     for call, message in (
+        (lambda: listed.of("At"), "'At' has no labels; there are 'On', 'Lit'"),
         (lambda: listed.rows(-1), "the number of labels is at least 0, not -1"),
         (lambda: listed.against(listed[0], worlds=0), "at least 1 world is looked at, not 0"),
         (

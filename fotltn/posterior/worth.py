@@ -1,0 +1,198 @@
+"""What each axiom is worth: how much better labels that are held back are foreseen with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fotltn.analysis.record import Record, look_up
+from fotltn.analysis.truncation import End
+from fotltn.errors import DataError, LimitError
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import CheckedTheory
+from fotltn.logic.defined import Definition
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.sampler import Sampling
+from fotltn.semantics.tables import Tables
+
+#: Of a normal distribution 95 % lie within so many standard deviations.
+_WIDE = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class AxiomWorth(Record):
+    """How much an axiom adds to the log-likelihood of labels that are held back.
+
+    Args:
+        axiom: its name.
+        gain: the log-likelihood with all axioms less that without this one, summed over labels.
+        low: the lower end of an interval that holds the gain in 95 of 100 cases.
+        high: the upper end.
+        labels: how many labels were held back.
+        problem: why nothing is known without the axiom; None if it is.
+    """
+
+    axiom: str
+    gain: float
+    low: float
+    high: float
+    labels: int
+    problem: str | None = None
+
+    @property
+    def by_label(self) -> float:
+        """The gain of one label, in the mean."""
+        return self.gain / max(1, self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class WorthProgress:
+    """How far the measurement is.
+
+    Args:
+        fold: the number of the fold, from 1.
+        axiom: the axiom that was left out; None for the run with all.
+        done: how many runs are done.
+        of: how many there will be.
+    """
+
+    fold: int
+    axiom: str | None
+    done: int
+    of: int
+
+
+def worth(
+    theory: CheckedTheory,
+    tables: Tables,
+    labels: Labels,
+    learned: Sequence[str],
+    *,
+    axioms: Collection[str] | None = None,
+    folds: int = 5,
+    rates: Mapping[str, NoiseRates | None] | None = None,
+    sampling: Sampling | None = None,
+    define: Mapping[str, Definition] | None = None,
+    logits: Mapping[str, Tensor] | None = None,
+    end: End = "undecided",
+    report: Callable[[WorthProgress], None] | None = None,
+) -> list[AxiomWorth]:
+    """What axioms are worth, the most valuable first.
+
+    Labels are divided into folds by chance. For each fold, worlds are sampled from all other labels
+    with all axioms, and without each one of them. What both say of the labels of the fold is
+    compared label by label. Labels of one atom at different times depend on each other, so that
+    the interval comes from differences that are summed over time.
+
+    Args:
+        theory: the theory.
+        tables: what is given.
+        labels: the labels.
+        learned: the predicates that are not given.
+        axioms: the names of the axioms to measure; without, all that are hard or have a weight.
+        folds: how many folds there are, 2 at least.
+        rates: how often labels are wrong; see `sample`, also for the rest.
+        sampling: how much is sampled, each time with the same seed.
+        define: what predicates are, beside what hard axioms define.
+        logits: what is known of single cells beside labels.
+        end: what the end of a trace makes of an axiom that it cuts off.
+        report: is told of every run.
+
+    Raises:
+        DataError: an axiom is unknown, labels are too few, or as for `sample`.
+        LimitError: axioms need more states than can be followed.
+    """
+    known = {a.name: a for a in theory.axioms if a.hard or a.weight > 0}
+    names = list(known) if axioms is None else list(dict.fromkeys(axioms))
+    for name in names:
+        look_up(known, name, f"the theory has no axiom '{name}' that is hard or has a weight")
+    if folds < 2:
+        raise DataError(f"there are at least 2 folds, not {folds}")
+    if labels.total < folds:
+        raise DataError(f"{folds} folds need as many labels, and there are {labels.total}")
+    how = sampling or Sampling()
+    generator = torch.Generator().manual_seed(how.seed)
+    fold_of = {
+        n: torch.randperm(t.numel(), generator=generator) % folds for n, t in labels.truth.items()
+    }
+
+    def likelihood(axiom: str | None, fold: int) -> dict[str, Tensor]:
+        left = replace(theory, axioms=tuple(a for a in theory.axioms if a.name != axiom))
+        rest = labels.take({n: at != fold for n, at in fold_of.items()})
+        held = labels.take({n: at == fold for n, at in fold_of.items()})
+        posterior = sample(
+            left, tables, rest, learned, rates=rates, sampling=how, define=define, logits=logits,
+            end=end,
+        )  # fmt: skip
+        return foreseen(posterior, held)
+
+    sums: dict[str, dict[tuple[int, ...], float]] = {name: {} for name in names}
+    problems: dict[str, str] = {}
+    count = 0
+    for fold in range(folds):
+        before: dict[str, Tensor] = {}
+        for axiom in (None, *names):
+            if axiom is None:
+                before = likelihood(None, fold)
+            elif axiom not in problems:
+                try:
+                    without = likelihood(axiom, fold)
+                except LimitError as error:
+                    problems[axiom] = error.diagnostics[0].message
+                else:
+                    gains = {n: before[n] - without[n] for n in before}
+                    _add(sums[axiom], gains, labels, fold_of, fold)
+            count += 1
+            if report is not None:
+                report(WorthProgress(fold + 1, axiom, count, folds * (1 + len(names))))
+    result = [_summed(name, sums[name], labels.total, problems.get(name)) for name in names]
+    return sorted(result, key=lambda one: -one.gain if one.problem is None else math.inf)
+
+
+def foreseen(posterior: Posterior, labels: Labels) -> dict[str, Tensor]:
+    """The log-likelihood of each label that a posterior has not seen, by predicate.
+
+    A probability of 0 or 1 is only that of the worlds which were sampled, and is moved away from
+    there by half a world.
+    """
+    result = {}
+    for name, truth in labels.truth.items():
+        if not truth.numel():
+            continue
+        draws = max(float(posterior.count), posterior.mixing.effective.get(name, 0.0))
+        share = posterior.marginals[name].cpu()[tuple(labels.index[name].cpu())]
+        share = (share * draws + 0.5) / (draws + 1)
+        missed, invented = posterior.rates[name]
+        degree = truth.cpu().to(torch.float64)
+        says = share * (1 - missed) + (1 - share) * invented
+        result[name] = degree * says.log() + (1 - degree) * (1 - says).log()
+    return result
+
+
+def _add(
+    sums: dict[tuple[int, ...], float], gains: Mapping[str, Tensor], labels: Labels,
+    fold_of: Mapping[str, Tensor], fold: int,
+) -> None:  # fmt: skip
+    """Add the gains of a fold to those of their atoms."""
+    for number, name in enumerate(labels.truth):
+        if name in gains:
+            cells = labels.index[name][:, fold_of[name] == fold][:-1].T.tolist()
+            for cell, gain in zip(cells, gains[name].tolist(), strict=True):
+                key = (number, *cell)
+                sums[key] = sums.get(key, 0.0) + gain
+
+
+def _summed(
+    name: str, sums: Mapping[tuple[int, ...], float], labels: int, problem: str | None
+) -> AxiomWorth:
+    if problem is not None:
+        return AxiomWorth(name, math.nan, math.nan, math.nan, labels, problem)
+    values = torch.tensor(list(sums.values()), dtype=torch.float64)
+    gain, number = float(values.sum()), len(values)
+    error = float(values.std()) * math.sqrt(number) if number > 1 else math.inf
+    return AxiomWorth(name, gain, gain - _WIDE * error, gain + _WIDE * error, labels)

@@ -1,0 +1,139 @@
+"""What axioms are worth: labels that are held back are foreseen better with those that help."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fotltn.errors import DataError, LimitError
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import check
+from fotltn.posterior import worth as module
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.sampler import Sampling
+from fotltn.posterior.worth import WorthProgress, foreseen, worth
+from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import parse_theory
+
+THEORY = check(
+    parse_theory("""
+sort a, b
+predicate P(a), Q(b), Near(a, b)
+hard axiom Seen: forall y. G(Q(y) <-> exists x. Near(x, y) & P(x))
+axiom Idle weight 0.5: forall x. G(P(x) | !P(x))
+""")
+)
+ENTITIES, STEPS = 12, 10
+NEAR = torch.rand(1, ENTITIES, ENTITIES, STEPS, generator=torch.Generator().manual_seed(1)) < 0.1
+TABLES = Tables(
+    {"a": ENTITIES, "b": ENTITIES}, torch.tensor([STEPS]), STEPS, {"Near": NEAR.double()},
+    signature=THEORY.signature,
+)  # fmt: skip
+RATES = dict.fromkeys(("P", "Q"), NoiseRates(0.05, 0.05))
+SAMPLING = Sampling(worlds=16, burn_in=8, sweeps=16)
+
+
+def observed(share: float) -> Labels:
+    """Labels of a random world that obeys the axioms."""
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.rand(1, ENTITIES, STEPS, generator=generator) < 0.5
+    seen_from = (NEAR & truth.unsqueeze(2)).any(1)
+    index, values = {}, {}
+    for name, table in (("P", truth), ("Q", seen_from)):
+        seen = torch.rand(table.shape, generator=generator) < share
+        wrong = torch.rand(table.shape, generator=generator) < 0.05
+        index[name] = seen.nonzero().T
+        values[name] = (table ^ wrong)[seen].double()
+    return Labels(index, values)
+
+
+def test_axioms_that_help_are_worth_something_and_others_are_not():
+    told: list[WorthProgress] = []
+    labels = observed(0.6)
+    helps, idle = worth(
+        THEORY, TABLES, labels, ["P", "Q"], folds=2, rates=RATES, sampling=SAMPLING,
+        report=told.append,
+    )  # fmt: skip
+    assert (helps.axiom, idle.axiom) == ("Seen", "Idle")
+    assert helps.low > 0
+    assert abs(idle.gain) < 0.1 * helps.gain
+    for one in (helps, idle):
+        assert one.low <= one.gain <= one.high
+        assert one.labels == labels.total
+        assert one.by_label == one.gain / labels.total
+    assert [(p.fold, p.axiom, p.done, p.of) for p in told[:4]] == [
+        (1, None, 1, 6), (1, "Seen", 2, 6), (1, "Idle", 3, 6), (2, None, 4, 6),
+    ]  # fmt: skip
+
+
+def test_one_axiom_alone_can_be_measured_and_a_seed_reproduces():
+    results = [
+        worth(
+            THEORY, TABLES, observed(0.3), ["P", "Q"], axioms=["Seen"], folds=2, rates=RATES,
+            sampling=SAMPLING,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    assert results[0] == results[1]
+    assert [one.axiom for one in results[0]] == ["Seen"]
+
+
+def test_labels_are_foreseen_as_noise_says():
+    labels = Labels({"P": torch.tensor([[0, 0], [0, 1], [0, 3]])}, {"P": torch.tensor([1.0, 0.0])})
+    posterior = sample(THEORY, TABLES, labels, ["P", "Q"], rates=RATES, sampling=SAMPLING)
+    share = torch.full((1, ENTITIES, STEPS), 0.25, dtype=torch.float64)
+    posterior = replace(
+        posterior, marginals={**posterior.marginals, "P": share},
+        rates={"P": NoiseRates(0.2, 0.1)}, mixing=replace(posterior.mixing, effective={"P": 1e9}),
+    )  # fmt: skip
+    says = 0.25 * 0.8 + 0.75 * 0.1
+    expected = torch.tensor([math.log(says), math.log(1 - says)], dtype=torch.float64)
+    torch.testing.assert_close(foreseen(posterior, labels)["P"], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_what_never_happened_in_a_sample_is_not_impossible():
+    labels = Labels({"P": torch.tensor([[0], [0], [0]])}, {"P": torch.tensor([1.0])})
+    posterior = sample(THEORY, TABLES, labels, ["P", "Q"], rates=RATES, sampling=SAMPLING)
+    nothing = torch.zeros(1, ENTITIES, STEPS, dtype=torch.float64)
+    posterior = replace(
+        posterior, marginals={"P": nothing}, rates={"P": NoiseRates(0.2, 0.0)},
+        mixing=replace(posterior.mixing, effective={}),
+    )  # fmt: skip
+    assert foreseen(posterior, labels)["P"].item() == pytest.approx(
+        math.log(0.8 * 0.5 / (posterior.count + 1))
+    )
+
+
+def test_an_axiom_without_which_there_are_too_many_states_is_told(monkeypatch):
+    def fails(theory, *args, **options) -> Posterior:
+        if len(theory.axioms) < 2:
+            raise LimitError("a track has too many states")
+        return sample(theory, *args, **options)
+
+    monkeypatch.setattr(module, "sample", fails)
+    (one,) = worth(
+        THEORY, TABLES, observed(0.3), ["P", "Q"], axioms=["Seen"], folds=2, rates=RATES,
+        sampling=SAMPLING,
+    )  # fmt: skip
+    assert one.problem == "a track has too many states"
+    assert math.isnan(one.gain)
+
+
+def test_bad_input_is_refused():
+    labels = observed(0.3)
+    few = labels.take({"P": torch.arange(len(labels.truth["P"])) < 1})
+    for options, given_labels, message in (
+        (
+            {"axioms": ["See"]}, labels,
+            "the theory has no axiom 'See' that is hard or has a weight; did you mean 'Seen'?",
+        ),
+        ({"folds": 1}, labels, "there are at least 2 folds, not 1"),
+        ({"folds": 2}, few, "2 folds need as many labels, and there are 1"),
+    ):  # fmt: skip
+        with pytest.raises(DataError) as error:
+            worth(THEORY, TABLES, given_labels, ["P", "Q"], **options)
+        assert str(error.value) == f"error: {message}"
