@@ -61,13 +61,17 @@ def _case(choose: random.Random, seed: int) -> Case:
     given = {"Near": "a", "Has": "ab", "K": "ab"}
     names = {n: {"Tie": "ab", "V": "b"}.get(n, "a") for n in learned} | given
     if choose.random() < 0.5:
-        axioms.append(f"hard axiom DE: forall x. G(E(x) <-> {_formula(choose, names, ['x'], 2)})")
+        axioms.append(
+            f"hard axiom DE: forall x. G(E(x) <-> {random_text(choose, names, ['x'], 2)})"
+        )
         if any(f"{n}(" in axioms[-1] for n in learned):
             learned.append("E")
         else:
             axioms.pop()
     if choose.random() < 0.5:
-        axioms.append(f"hard axiom DD: forall y. G(D(y) <-> {_formula(choose, names, ['y'], 2)})")
+        axioms.append(
+            f"hard axiom DD: forall y. G(D(y) <-> {random_text(choose, names, ['y'], 2)})"
+        )
         if any(f"{n}(" in axioms[-1] for n in learned):
             learned.append("D")
         else:
@@ -77,7 +81,7 @@ def _case(choose: random.Random, seed: int) -> Case:
         hard = choose.random() < 0.5
         axes = choose.choice([["x"], ["x", "y"], ["y"], ["x", "x2"], []])
         always = choose.random() < 0.8
-        body = _formula(choose, names, axes, choose.randint(1, 3))
+        body = random_text(choose, names, axes, choose.randint(1, 3))
         inner = f"G({body})" if always else f"({body})"
         prefix = f"forall {', '.join(axes)}. " if axes else ""
         weight = "" if hard else f" weight {choose.choice([0.3, 1.0, 2.0])}"
@@ -113,15 +117,17 @@ def _case(choose: random.Random, seed: int) -> Case:
     return Case(theory, tables, labels, tuple(learned), rates, text, end)
 
 
-def _formula(choose: random.Random, names: Mapping[str, str], bound: list[str], depth: int) -> str:
+def random_text(
+    choose: random.Random, names: Mapping[str, str], bound: list[str], depth: int
+) -> str:
     if depth == 0 or choose.random() < 0.1:
         return _atom(choose, names, bound)
     inner = depth - 1
     kind = choose.randrange(12)
-    a = _formula(choose, names, bound, inner)
+    a = random_text(choose, names, bound, inner)
     if kind < 2:
         return f"!({a})"
-    b = _formula(choose, names, bound, inner)
+    b = random_text(choose, names, bound, inner)
     if kind < 6:
         return f"({a}) {choose.choice(['&', '|', '->', '<->'])} ({b})"
     if kind < 8:
@@ -133,7 +139,7 @@ def _formula(choose: random.Random, names: Mapping[str, str], bound: list[str], 
         operator = choose.choice(["U", "R", "S", "U[0,2]", "S[<=1]", "W"])
         return f"({a}) {operator} ({b})"
     fresh = choose.choice(["x", "y"]) + str(len(bound) + 3)
-    body = _formula(choose, names, [*bound, fresh], inner)
+    body = random_text(choose, names, [*bound, fresh], inner)
     return f"({choose.choice(['exists', 'forall'])} {fresh}. {body})"
 
 

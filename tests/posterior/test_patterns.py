@@ -1,0 +1,134 @@
+"""The truth of a factor under every pattern of a track equals that of changed worlds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fotltn.logic import core as c
+from fotltn.posterior.evidence import LabelEvidence
+from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.movers import Coupling, Mover
+from fotltn.posterior.patterns import Patterns
+from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.posterior.structure import structure
+from fotltn.semantics import crisp
+from fotltn.semantics.tables import Tables
+from tests.posterior.oracle import case
+
+WORLDS = 2
+
+#: So many patterns of a factor are tried.
+TRIED = 6
+
+
+def couplings(seed: int) -> Iterator[tuple[Sampler, Mover, Coupling]]:
+    """The factors of a random case that windows hold, over random worlds."""
+    one = case(seed)
+    labelled = [n for n in one.learned if one.labels.truth[n].numel()]
+    try:
+        plan = structure(one.theory, one.tables, one.learned, labelled, end=one.end)
+    except NoWorldError:
+        return
+    evidence = LabelEvidence(one.labels, dict(one.rates))
+    sampler = Sampler(plan, one.tables, evidence, Sampling(worlds=WORLDS, learn=False))
+    generator = torch.Generator().manual_seed(seed)
+    for name in plan.free:
+        table = sampler.tables[name]
+        table.copy_(torch.rand(table.shape, generator=generator) < 0.5)
+    sampler.define()
+    for mover in sampler.movers:
+        mover.help(sampler.tables)
+    for mover in sampler.movers:
+        for colour in mover.colours:
+            for coupling in colour.couplings:
+                if coupling.window is not None and len(coupling.cells):
+                    yield sampler, mover, coupling
+
+
+def truth_in(
+    sampler: Sampler, worlds: dict[str, Tensor], formula: c.Formula, coupling: Coupling, cell: int
+) -> Tensor:
+    """What the crisp evaluator says of a factor at a cell, in every world."""
+    cells, known = coupling.cells, sampler.known
+    row = int(cells.row[cell])
+    results = []
+    entities = {s: {f"#{n}": n for n in range(size)} for s, size in known.sizes.items()}
+    for number in range(WORLDS):
+        some = {n: t[number].double() for n, t in worlds.items()}
+        tables: Tables = replace(known, predicates={**known.predicates, **some}, constants=entities)
+        axes, value = crisp.evaluate(formula, tables)
+        value = value[int(cells.rows.trace[row])]
+        for axis in axes:
+            value = value[int(cells.rows.places[axis][row])]
+        results.append(value[int(cells.time[cell])])
+    return torch.stack(results)
+
+
+def compare(seeds: range) -> int:
+    """How many patterns were compared."""
+    count = 0
+    for seed in seeds:
+        choose = random.Random(seed)
+        for sampler, mover, coupling in couplings(seed):
+            factor, cells = coupling.factor, coupling.cells
+            assert coupling.window is not None
+            assert factor.span is not None
+            bits, static = coupling.window[1], mover.kind.shape.static
+            low, high = factor.span.low, factor.span.high
+            points = max(0, high - low + 1)
+            patterns = Patterns(mover.contacts, sampler.tables, {}, static, bits, factor.span)
+            truth = patterns.truth(factor.formula, cells)
+            shape = (1 << len(static), *[1 << len(bits)] * points)
+            truth = truth.expand(WORLDS, len(cells), *shape)
+            for _ in range(TRIED):
+                cell = choose.randrange(len(cells))
+                place = [choose.randrange(size) for size in shape]
+                worlds = {n: t.clone() for n, t in sampler.tables.items()}
+                track, time = cells.track[cell : cell + 1], int(cells.time[cell])
+                length = int(sampler.known.lengths[mover.rows.trace[track]])
+                for bit, value in _changes(static, bits, place, time + low, length):
+                    one = mover.kind.moving.bits[bit]
+                    where = tuple(int(i) for i in mover.cells(one, track))
+                    table = worlds[one.predicate][:, where[0]]
+                    for number in where[1:]:
+                        table = table[:, number]
+                    table[:, value[0]] = value[1]
+                expected = truth_in(sampler, worlds, factor.formula, coupling, cell)
+                mine = truth[:, cell].flatten(1)[:, _flat(place, shape)]
+                assert torch.equal(mine, expected), (seed, factor.axiom)
+                count += 1
+    return count
+
+
+def _flat(place: list[int], shape: tuple[int, ...]) -> int:
+    number = 0
+    for digit, size in zip(place, shape, strict=True):
+        number = number * size + digit
+    return number
+
+
+def _changes(
+    static: tuple[int, ...], bits: tuple[int, ...], place: list[int], start: int, length: int
+) -> Iterator[tuple[int, tuple[int, bool]]]:
+    """Bits that a pattern sets inside of the trace, with the time and the truth."""
+    for number, bit in enumerate(static):
+        yield bit, (0, bool(place[0] >> number & 1))
+    for ahead, word in enumerate(place[1:]):
+        if 0 <= start + ahead < length:
+            for number, bit in enumerate(bits):
+                yield bit, (start + ahead, bool(word >> number & 1))
+
+
+def test_patterns_equal_changed_worlds():
+    assert compare(range(120)) > 200
+
+
+@pytest.mark.slow
+def test_patterns_equal_changed_worlds_in_many_cases():
+    compare(range(100, 1100))
