@@ -467,4 +467,5 @@ class Patterns:
         return ~reached if node.dual else reached
 
 
-_INSIDE = c.Truth(True)
+#: Where it is cached whether a point is inside of the trace; no formula has such an atom.
+_INSIDE = c.Atom("·", ())
