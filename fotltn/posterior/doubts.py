@@ -18,6 +18,7 @@ from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.ground import atom_text, told
 from fotltn.posterior.objections import Objections, objections
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.structure import Structure
 from fotltn.syntax.notebook import bar, table
 
 #: A label that says the opposite of what is true less often than this is certain.
@@ -66,9 +67,9 @@ class Doubts(Sequence[Doubt]):
         others: the same without the label itself; NaN for labels that are certain.
     """
 
-    def __init__(self, posterior: Posterior, labels: Labels) -> None:
+    def __init__(self, posterior: Posterior, labels: Labels, said: Structure | None) -> None:
         """Weigh every label; see `doubts`."""
-        self._posterior, self._labels = posterior, labels
+        self._posterior, self._labels, self._said = posterior, labels, said
         self._names = [n for n, truth in labels.truth.items() if truth.numel()]
         self._starts: list[int] = [0]
         self._by_name: dict[str, Tensor] = {}
@@ -144,11 +145,16 @@ class Doubts(Sequence[Doubt]):
         Args:
             some: the labels.
             worlds: how many worlds are looked at, the most probable first.
+
+        Raises:
+            DataError: it is not known what the theory says.
         """
+        if self._said is None:
+            raise DataError("what speaks against labels follows from the theory; pass it as `said`")
         if worlds < 1:
             raise DataError(f"at least 1 world is looked at, not {worlds}")
         cells = [(d.predicate, (d.trace, *d.arguments, d.time or 0), d.says) for d in some]
-        return objections(self._posterior, self._labels, cells, worlds)
+        return objections(self._posterior, self._said, self._labels, cells, worlds)
 
     def rows(self, top: int = 20) -> list[dict[str, object]]:
         """The most doubtful labels with what speaks against them, as a table or JSON can hold it.
@@ -188,12 +194,13 @@ def _without(evidence: LabelEvidence, name: str, says: Tensor, wrong: Tensor) ->
     return torch.where(ratio > 1 / _CERTAIN, math.nan, left)
 
 
-def doubts(posterior: Posterior, labels: Labels) -> Doubts:
+def doubts(posterior: Posterior, labels: Labels, *, said: Structure | None = None) -> Doubts:
     """Every label with the probability that it is wrong, the most doubtful first.
 
     Args:
         posterior: sampled with these labels.
         labels: the labels.
+        said: what the theory says (`statements`); by default, what was sampled by.
 
     Raises:
         DataError: labels are not of what was sampled.
@@ -209,4 +216,4 @@ def doubts(posterior: Posterior, labels: Labels) -> Doubts:
         where = index.cpu()
         if where.shape[0] != len(shape) or bool(((where < 0) | (where >= limits)).any()):
             raise DataError(f"a label of '{name}' lies outside the sampled worlds")
-    return Doubts(posterior, labels)
+    return Doubts(posterior, labels, said or posterior.structure)

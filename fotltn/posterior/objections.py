@@ -26,6 +26,7 @@ from fotltn.posterior.clauses import Clause
 from fotltn.posterior.ground import atom_text, clause_cells, defined, definition_clauses, told
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.rows import Bindings, RowTruth, at_index, put
+from fotltn.posterior.structure import Structure
 
 #: A labelled fact: its predicate, its place in the table, and what the label says.
 LabelCell = tuple[str, tuple[int, ...], bool]
@@ -120,18 +121,19 @@ class Objections(Record):
 
 
 def objections(
-    posterior: Posterior, labels: Labels, cells: Sequence[LabelCell], worlds: int
+    posterior: Posterior, said: Structure, labels: Labels, cells: Sequence[LabelCell], worlds: int
 ) -> list[Objections]:
     """What speaks against each of some labels, in up to so many worlds that contradict it."""
-    return _Against(posterior, labels, cells, worlds).run()
+    return _Against(posterior, said, labels, cells, worlds).run()
 
 
 class _Against:
     def __init__(
-        self, posterior: Posterior, labels: Labels, cells: Sequence[LabelCell], worlds: int
-    ) -> None:
+        self, posterior: Posterior, said: Structure, labels: Labels, cells: Sequence[LabelCell],
+        worlds: int,
+    ) -> None:  # fmt: skip
         self.posterior, self.labels, self.cells = posterior, labels, cells
-        self.tables, self.plan = posterior.tables, posterior.structure
+        self.tables, self.plan = posterior.tables, said
         self.circuit = RowTruth(posterior.tables, posterior.learned)
         stated = definition_clauses(self.plan, self.tables)
         self.clauses = [*self.plan.clauses, *stated.values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,16 +9,16 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, LimitError, did_you_mean
+from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.monitor.nnf import nnf
-from fotltn.posterior.clauses import predicates
 from fotltn.posterior.contradictions import explained, refuse
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.inputs import check_input
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.posterior.sampler import Sampler, Sampling, unbroken
@@ -216,7 +215,10 @@ def sample(
         LimitError: axioms need more states than can be followed.
     """
     how = sampling or Sampling()
-    _check(theory, tables, labels, learned, rates or {}, logits or {})
+    check_input(
+        theory, tables, labels, learned, rates=rates or {}, logits=logits or {},
+        define=define or {}, sampling=how, end=end,
+    )  # fmt: skip
     told = {n: r for n, r in (rates or {}).items() if r is not None}
     noise = {n: told.get(n, NoiseRates(0.1, 0.1) if n in (rates or {}) else USUAL) for n in learned}
     free_rates = frozenset(n for n, r in (rates or {}).items() if r is None and n in labels.truth)
@@ -271,39 +273,3 @@ def run(sampler: Sampler, report: Callable[[SamplingProgress], None] | None = No
         torch.cat(density), how.worlds, dict(sampler.evidence.rates),
         {n: v / len(stored) for n, v in broken.items()}, mixing.report(), plan,
     )  # fmt: skip
-
-
-def _check(
-    theory: CheckedTheory, tables: Tables, labels: Labels, learned: Sequence[str],
-    rates: Mapping[str, NoiseRates | None], logits: Mapping[str, Tensor],
-) -> None:  # fmt: skip
-    signature = theory.signature
-    for name in (*learned, *rates, *logits):
-        if name not in signature.predicates:
-            hint = did_you_mean(name, signature.predicates) or "declare it in the theory"
-            raise DataError(f"the theory has no predicate '{name}'; {hint}")
-    for name in (*rates, *logits, *labels.truth):
-        if name not in learned:
-            raise DataError(f"'{name}' is given, not learned: it has neither labels nor rates")
-    for name, rate in rates.items():
-        for value in rate or ():
-            if not (0.0 <= value < 1.0) or math.isnan(value):
-                raise DataError(f"a rate of '{name}' is {value}, not a share from 0 to 1")
-        if rate is not None and rate.missed + rate.invented >= 1.0:
-            raise DataError(
-                f"the rates of '{name}' add to {rate.missed + rate.invented:g}: its labels would "
-                "say the opposite of what is true"
-            )
-    missing = [n for n in signature.predicates if n not in learned and n not in tables.predicates]
-    used = {
-        node for axiom in theory.axioms for node in _names(axiom.formula)
-    }  # fmt: skip
-    for name in missing:
-        if name in used:
-            raise DataError(f"'{name}' is neither given nor learned")
-    if tables.batch == 0 or tables.horizon == 0:
-        raise LimitError("there is no trace to sample")
-
-
-def _names(formula: c.Formula) -> set[str]:
-    return predicates(formula)

@@ -1,0 +1,153 @@
+"""What can be sampled from: all that is wrong with the input is said before anything is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fotltn.analysis.truncation import End, end_of
+from fotltn.errors import DataError, did_you_mean, listing, name_hint
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import CheckedTheory
+from fotltn.logic.defined import Definition
+from fotltn.posterior.clauses import predicates
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.sampler import Sampling
+from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Tables
+
+
+def check_input(
+    theory: CheckedTheory,
+    tables: Tables,
+    labels: Labels,
+    learned: Sequence[str],
+    *,
+    rates: Mapping[str, NoiseRates | None],
+    logits: Mapping[str, Tensor],
+    define: Mapping[str, Definition],
+    sampling: Sampling,
+    end: End,
+) -> None:
+    """Refuse what `sample` cannot work with; for the arguments, see there.
+
+    Raises:
+        DataError: with what is wrong, and where.
+    """
+    _names(theory, learned, {"rates": rates, "logits": logits, "definitions": define}, labels)
+    if tables.batch == 0 or tables.horizon == 0:
+        raise DataError("there is no trace to sample")
+    end_of(end)
+    _sampling(sampling)
+    for name, rate in rates.items():
+        _rates(name, rate)
+    _given(theory, tables, learned)
+    for name in labels.truth:
+        _labels(name, labels, tables)
+    for name, table in logits.items():
+        shape = _shape(name, tables)
+        if tuple(table.shape) != shape:
+            raise DataError(f"the logits of '{name}' have shape {tuple(table.shape)}, not {shape}")
+        if not bool(table.isfinite().all()):
+            raise DataError(f"the logits of '{name}' must be numbers, but one is none")
+
+
+def _names(
+    theory: CheckedTheory,
+    learned: Sequence[str],
+    options: Mapping[str, Iterable[str]],
+    labels: Labels,
+) -> None:
+    known = theory.signature.predicates
+    if not learned:
+        raise DataError("nothing is to be learned; name predicates that are not given")
+    for name in learned:
+        if name not in known:
+            hint = did_you_mean(name, known) or "declare it in the theory"
+            raise DataError(f"the theory has no predicate '{name}'; {hint}")
+        if learned.count(name) > 1:
+            raise DataError(f"'{name}' is to be learned twice")
+    for what, names in (*options.items(), ("labels", labels.truth)):
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"there are {listing(known)}"
+                raise DataError(f"{what}: the theory has no predicate '{name}'; {hint}")
+            if name not in learned:
+                raise DataError(f"{what}: '{name}' is given, not learned")
+
+
+def _sampling(sampling: Sampling) -> None:
+    for what, least in (("worlds", 1), ("burn_in", 0), ("sweeps", 1), ("stored", 1)):
+        number = getattr(sampling, what)
+        if number < least:
+            raise DataError(f"{what} is a whole number from {least}, not {number}")
+
+
+def _rates(name: str, rate: NoiseRates | None) -> None:
+    for value in rate or ():
+        if math.isnan(value) or not 0.0 <= value < 1.0:
+            raise DataError(f"a rate of '{name}' is {value:g}, not a share from 0 to 1")
+    if rate is not None and rate.missed + rate.invented >= 1.0:
+        raise DataError(
+            f"the rates of '{name}' add to {rate.missed + rate.invented:g}: its labels would say "
+            "the opposite of what is true"
+        )
+
+
+def _given(theory: CheckedTheory, tables: Tables, learned: Sequence[str]) -> None:
+    """What is given has a table of 0 and 1, unless nothing uses it; what is learned has none."""
+    used = {name for axiom in theory.axioms for name in predicates(axiom.formula)}
+    for name in theory.signature.predicates:
+        if name in learned:
+            if name in tables.predicates:
+                raise DataError(f"'{name}' is given, and is to be learned, too")
+            continue
+        if name not in used:
+            continue
+        if name not in tables.predicates:
+            hint = name_hint(name, tables.predicates, "given are")
+            raise DataError(f"'{name}' is neither given nor learned; {hint}")
+        table = tables.table(name)
+        values = table.value if isinstance(table, SparseTable) else table
+        odd = (values != 0) & (values != 1)
+        if bool(odd.any()):
+            raise DataError(
+                f"'{name}' is given with the degree {values[odd][0].item():g}, but in a world all "
+                "is true or false; learn it, or round it"
+            )
+
+
+def _shape(name: str, tables: Tables) -> tuple[int, ...]:
+    decl = tables.signature.predicates[name]
+    sizes = (tables.sizes[sort] for sort in decl.sorts)
+    return (tables.batch, *sizes, 1 if decl.static else tables.horizon)
+
+
+def _labels(name: str, labels: Labels, tables: Tables) -> None:
+    index, truth = labels.index[name].cpu(), labels.truth[name].cpu()
+    shape = _shape(name, tables)
+    if index.dim() != 2 or index.shape != (len(shape), truth.numel()):
+        raise DataError(
+            f"{truth.numel()} labels of '{name}' need an index of shape "
+            f"({len(shape)}, {truth.numel()}), not {tuple(index.shape)}"
+        )
+    limits = torch.tensor(shape).unsqueeze(-1)
+    outside = ((index < 0) | (index >= limits)).any(0)
+    if bool(outside.any()):
+        place = tuple(index[:, outside.nonzero()[0, 0]].tolist())
+        raise DataError(f"a label of '{name}' is at {place}, outside of {shape}")
+    lengths = tables.lengths.cpu()
+    if not tables.signature.predicates[name].static:
+        late = index[-1] >= lengths[index[0]]
+        if bool(late.any()):
+            trace, *_, time = index[:, late.nonzero()[0, 0]].tolist()
+            raise DataError(
+                f"a label of '{name}' is at time {time} of trace '{tables.names.trace(trace)}', "
+                f"which has {int(lengths[trace])} points"
+            )
+    odd = ~((truth >= 0) & (truth <= 1))
+    if bool(odd.any()):
+        raise DataError(f"a label of '{name}' has the degree {truth[odd][0].item():g}")
