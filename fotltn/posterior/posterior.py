@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.monitor.nnf import nnf
+from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.contradictions import explained, refuse
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.impossible import NoWorldError
@@ -27,6 +29,12 @@ from fotltn.semantics.tables import Tables, Value
 
 #: What labels are taken to be like if nothing is said: seldom wrong.
 USUAL = NoiseRates(0.05, 0.05)
+
+#: Sweeps after which it is told how far worlds agree.
+_TOLD = 10
+
+#: What is learned of the prior, by part.
+_PRIOR = ("initial", "moves", "static")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +60,17 @@ class Probability:
 
     Args:
         axes: its free variables.
-        mean: shares of worlds, with axes (trace, variables …, time).
+        mean: shares of worlds, with axes (trace, variables …, time); NaN where none counts.
         low: the lower end of an interval that holds the probability in 95 of 100 cases.
         high: the upper end.
-        worlds: how many worlds were counted.
+        worlds: how many worlds were counted in each trace.
     """
 
     axes: tuple[c.Axis, ...]
     mean: Tensor
     low: Tensor
     high: Tensor
-    worlds: int
+    worlds: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +88,7 @@ class Posterior:
         rates: how often labels are wrong, told or learned.
         violations: for each soft axiom the expected number of cells that break it.
         mixing: how far chains agree, by predicate.
-        structure: what was sampled how.
+        structure: what was sampled how; None if it was read from a folder.
     """
 
     tables: Tables
@@ -92,7 +100,7 @@ class Posterior:
     rates: Mapping[str, NoiseRates]
     violations: Mapping[str, float]
     mixing: MixingReport
-    structure: Structure = field(repr=False)
+    structure: Structure | None = field(default=None, repr=False)
 
     @property
     def count(self) -> int:
@@ -136,49 +144,67 @@ class Posterior:
         shape = (self.count, self.tables.batch, *sizes, self.tables.horizon)
         return Value(axes, torch.cat(parts).reshape(shape))
 
-    def probability(self, formula: CheckedFormula, *, where: Tensor | None = None) -> Probability:
+    def probability(
+        self, formula: CheckedFormula, condition: CheckedFormula | None = None
+    ) -> Probability:
         """The probability of a formula at every binding and point.
 
         Args:
             formula: any formula of the language; its truth is that of two-valued logic.
-            where: the worlds that count, as truth values; those that obey a condition, say.
+            condition: in each trace, those worlds count in which this one, without free
+                variables, is true at the first point.
 
         Raises:
-            DataError: no world counts.
+            DataError: the condition has free variables, or no world obeys it in any trace.
         """
         axes, truth = self.truth(formula)
-        if where is None:
-            where = torch.ones(self.count, dtype=torch.bool, device=truth.device)
-        count = int(where.sum())
-        if count == 0:
-            raise DataError(
-                f"none of the {self.count} sampled worlds obeys the condition; state it as a label "
-                "and sample again"
-            )
-        chosen = truth[where].to(torch.float64)
-        mean = chosen.mean(0)
-        chain = torch.arange(self.count, device=truth.device)[where] % self.chains
-        low, high = _interval(chosen, mean, chain, self.chains)
-        return Probability(axes, mean, low, high, count)
+        count, batch = truth.shape[:2]
+        counted = torch.ones(count, batch, dtype=torch.bool, device=truth.device)
+        if condition is not None:
+            if condition.free:
+                names = listing([axis.name for axis in condition.free])
+                raise DataError(f"a condition has no free variables, but it has {names}; bind them")
+            counted = self.truth(condition).tensor[..., 0]
+            if not bool(counted.any()):
+                raise DataError(
+                    f"none of the {count} sampled worlds obeys the condition; state it as a fact, "
+                    "and sample again"
+                )
+        mean, low, high = _shares(truth, counted, self.chains)
+        return Probability(axes, mean, low, high, tuple(counted.sum(0).tolist()))
 
 
-def _interval(values: Tensor, mean: Tensor, chain: Tensor, chains: int) -> tuple[Tensor, Tensor]:
-    """Ends of an interval of 95 %, by how much chains differ; Wilson's for as many worlds."""
-    size = torch.bincount(chain, minlength=chains).to(torch.float64)
-    sums = torch.zeros(chains, *mean.shape, dtype=torch.float64, device=mean.device)
-    sums.index_add_(0, chain, values)
+def _shares(truth: Tensor, counted: Tensor, chains: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares of worlds, and ends of an interval of 95 %, which is as wide as chains differ.
+
+    It is Wilson's, for as many worlds as these are worth. Where no world counts, all are NaN.
+
+    Args:
+        truth: with axes (world, trace, …).
+        counted: the worlds that count, with axes (world, trace).
+        chains: how many there are; worlds at that distance are of one.
+    """
+    spread = [1] * (truth.dim() - 2)
+    counted = counted.reshape(-1, chains, counted.shape[1], *spread)
+    size = counted.sum(0).to(torch.float64)  # of each chain
+    hits = torch.zeros(chains, *truth.shape[1:], dtype=torch.float64, device=truth.device)
+    for values, mask in zip(truth.reshape(-1, chains, *truth.shape[1:]), counted, strict=True):
+        hits += values & mask
+    total = size.sum(0)
+    mean = hits.sum(0) / total
     used = size > 0
-    number = int(used.sum())
-    spread = mean * (1 - mean)
-    worth = torch.full_like(mean, float(len(values)))
-    if number > 1:
-        shares = sums[used] / size[used].reshape(-1, *[1] * mean.dim())
-        error = shares.var(0) / number
-        worth = torch.where(error > 0, (spread / error).clamp(1.0, float(len(values))), worth)
+    number = used.sum(0)
+    shares = torch.where(used, hits / size.clamp_min(1), 0.0)
+    middle = shares.sum(0) / number
+    squares = torch.where(used, (shares - middle) ** 2, 0.0).sum(0)
+    error = squares / (number * (number - 1)).clamp_min(1)
+    variance = mean * (1 - mean)
+    worth = torch.minimum((variance / error.clamp_min(1e-30)).clamp_min(1.0), total)
+    worth = torch.where(error > 0, worth, total)
     z = 1.96
     middle = (mean + z * z / (2 * worth)) / (1 + z * z / worth)
-    half = z / (1 + z * z / worth) * (spread / worth + z * z / (4 * worth * worth)).sqrt()
-    return (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
+    half = z / (1 + z * z / worth) * (variance / worth + z * z / (4 * worth * worth)).sqrt()
+    return mean, (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
 
 
 def sample(
@@ -214,6 +240,32 @@ def sample(
         DataError: labels do not fit, or no world obeys all hard axioms.
         LimitError: axioms need more states than can be followed.
     """
+    run = Run(
+        sampler_of(
+            theory, tables, labels, learned, rates=rates, sampling=sampling, define=define,
+            logits=logits, end=end,
+        )
+    )  # fmt: skip
+    while not run.finished:
+        run.sweep()
+        if report is not None:
+            report(run.progress())
+    return run.result()
+
+
+def sampler_of(
+    theory: CheckedTheory,
+    tables: Tables,
+    labels: Labels,
+    learned: Sequence[str],
+    *,
+    rates: Mapping[str, NoiseRates | None] | None = None,
+    sampling: Sampling | None = None,
+    define: Mapping[str, Definition] | None = None,
+    logits: Mapping[str, Tensor] | None = None,
+    end: End = "undecided",
+) -> Sampler:
+    """The sampler that `sample` runs, for the same arguments; nothing is drawn yet."""
     how = sampling or Sampling()
     check_input(
         theory, tables, labels, learned, rates=rates or {}, logits=logits or {},
@@ -232,44 +284,128 @@ def sample(
         raise explained(error, said, tables, evidence) from None
     if watched := unbroken(plan, tables, labels):
         plan = structure(theory, tables, learned, weighed, define=define, end=end, watched=watched)
-    sampler = Sampler(plan, tables, evidence, how)
-    return run(sampler, report)
+    return Sampler(plan, tables, evidence, how)
 
 
-def run(sampler: Sampler, report: Callable[[SamplingProgress], None] | None = None) -> Posterior:
-    """Sample to the end, and count."""
-    how, plan = sampler.sampling, sampler.structure
-    learned = (*plan.free, *plan.definitions)
-    sums = {n: torch.zeros(t.shape[1:], dtype=torch.float64, device=t.device)
-            for n, t in sampler.tables.items() if n in learned}  # fmt: skip
-    mixing = Mixing({n: sampler.tables[n] for n in learned}, how.seed)
-    stored: list[Mapping[str, Tensor]] = []
-    density: list[Tensor] = []
-    broken: dict[str, float] = {}
-    every = max(1, how.sweeps // max(1, how.stored))
-    told: MixingReport | None = None
-    for number in range(how.burn_in + how.sweeps):
-        sampler.sweep(number)
-        if number in (0, how.burn_in - 1):
-            refuse(sampler, "burnt in" if number else "first")
-        counted = number - how.burn_in
-        if counted >= 0:
-            for name, total in sums.items():
-                total += sampler.tables[name].to(torch.float64).mean(0)
-            mixing.add(sampler.tables)
-            if counted % every == every - 1 or counted == how.sweeps - 1:
-                stored.append(sampler.snapshot())
-                density.append(sampler.density())
-                for name, costs in sampler.soft().items():
-                    broken[name] = broken.get(name, 0.0) + float(costs.double().mean())
-            if counted % 20 == 19:
-                told = mixing.report()
-        if report is not None:
-            report(SamplingProgress(number + 1, how.burn_in + how.sweeps, counted >= 0, told))
-    refuse(sampler, "last")
-    worlds = {n: torch.cat([part[n] for part in stored]) for n in learned}
-    return Posterior(
-        sampler.known, learned, {n: t / how.sweeps for n, t in sums.items()}, worlds,
-        torch.cat(density), how.worlds, dict(sampler.evidence.rates),
-        {n: v / len(stored) for n, v in broken.items()}, mixing.report(), plan,
-    )  # fmt: skip
+class Run:
+    """Sampling in progress: sweep by sweep, to the end.
+
+    Attributes:
+        sampler: the worlds.
+        done: the number of sweeps that are done.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        """Nothing is counted yet."""
+        self.sampler, self.done = sampler, 0
+        plan, self._how = sampler.structure, sampler.sampling
+        self.learned = (*plan.free, *plan.definitions)
+        worlds = {name: sampler.tables[name] for name in self.learned}
+        self._sums = {
+            n: torch.zeros(t.shape[1:], dtype=torch.float64, device=t.device)
+            for n, t in worlds.items()
+        }
+        self._mixing = Mixing(worlds, self._how.seed)
+        self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
+        self._density: list[Tensor] = []
+        self._broken: dict[str, float] = {}
+
+    @property
+    def total(self) -> int:
+        """How many sweeps there are."""
+        return self._how.burn_in + self._how.sweeps
+
+    @property
+    def finished(self) -> bool:
+        """Whether all sweeps are done."""
+        return self.done >= self.total
+
+    def sweep(self) -> None:
+        """Move all worlds once, and count."""
+        sampler, counted = self.sampler, self.done - self._how.burn_in
+        sampler.sweep(self.done)
+        if self.done in (0, self._how.burn_in - 1):
+            refuse(sampler, "burnt in" if self.done else "first")
+        self.done += 1
+        if counted < 0:
+            return
+        for name, total in self._sums.items():
+            total += sampler.tables[name].to(torch.float64).mean(0)
+        self._mixing.add(sampler.tables)
+        every = max(1, self._how.sweeps // max(1, self._how.stored))
+        if counted % every == every - 1 or counted == self._how.sweeps - 1:
+            for name, table in sampler.snapshot().items():
+                self._stored[name].append(table)
+            self._density.append(sampler.density())
+            for name, costs in sampler.soft().items():
+                self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
+
+    def progress(self) -> SamplingProgress:
+        """How far it is; how far worlds agree is told of every tenth sweep."""
+        counted = self.done - self._how.burn_in
+        mixing = self._mixing.report() if counted > 0 and counted % _TOLD == 0 else None
+        return SamplingProgress(self.done, self.total, counted > 0, mixing)
+
+    def result(self) -> Posterior:
+        """What all sweeps came to.
+
+        Raises:
+            NoWorldError: a world breaks a hard axiom.
+        """
+        sampler, how = self.sampler, self._how
+        refuse(sampler, "last")
+        return Posterior(
+            sampler.known, self.learned, {n: t / how.sweeps for n, t in self._sums.items()},
+            {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
+            how.worlds, dict(sampler.evidence.rates),
+            {n: v / len(self._density) for n, v in self._broken.items()}, self._mixing.report(),
+            sampler.structure,
+        )  # fmt: skip
+
+    # --- to go on later ---------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the rest depends on: tensors, and what JSON can hold."""
+        sampler = self.sampler
+        tensors = {"generator": sampler.generator.get_state()}
+        for name in self.learned:
+            tensors[f"worlds/{name}"] = packed(sampler.tables[name])
+            tensors[f"sums/{name}"] = self._sums[name]
+            if self._density:
+                tensors[f"stored/{name}"] = packed(torch.cat(self._stored[name]))
+            if self._mixing.draws[name]:
+                tensors[f"draws/{name}"] = packed(torch.stack(self._mixing.draws[name]))
+        if self._density:
+            tensors["density"] = torch.stack(self._density)
+        for part in _PRIOR:
+            for names, table in getattr(sampler.prior, part).items():
+                tensors[f"prior/{part}/{','.join(names)}"] = table
+        return tensors, {
+            "done": self.done,
+            "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
+            "broken": self._broken,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a state, of the same task."""
+        sampler, device = self.sampler, self.sampler.known.lengths.device
+        self.done = document["done"]
+        self._broken = dict(document["broken"])
+        sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
+        sampler.generator.set_state(tensors["generator"])
+        self._density = [part.to(device) for part in tensors.get("density", ())]
+        counted, snapshots = max(0, self.done - self._how.burn_in), len(self._density)
+        for name in self.learned:
+            table = sampler.tables[name]
+            table.copy_(unpacked(tensors[f"worlds/{name}"], table.shape))
+            self._sums[name].copy_(tensors[f"sums/{name}"])
+            if snapshots:
+                shape = (snapshots, *table.shape)
+                self._stored[name] = [*unpacked(tensors[f"stored/{name}"], shape).to(device)]
+            if counted:
+                shape = (counted, len(table), len(self._mixing.cells[name]))
+                self._mixing.draws[name] = [*unpacked(tensors[f"draws/{name}"], shape).to(device)]
+        for part in _PRIOR:
+            tables = getattr(sampler.prior, part)
+            for names in tables:
+                tables[names] = tensors[f"prior/{part}/{','.join(names)}"].to(device)

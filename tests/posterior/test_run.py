@@ -1,0 +1,166 @@
+"""Sampling that is interrupted and goes on, and what is asked of worlds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fotltn.errors import DataError
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import CheckedTheory, check, check_formula
+from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.posterior import Posterior, Run, sample, sampler_of
+from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.semantics import crisp
+from fotltn.semantics.tables import Tables
+from fotltn.syntax.load import parse_theory
+from fotltn.syntax.parse import parse_formula
+
+THEORY = """
+sort robot
+predicate Faulty(robot), Slow(robot), Alarm, Near(robot)
+static predicate Worn(robot)
+hard axiom D1: G(Alarm <-> exists r. Faulty(r) & Near(r))
+hard axiom D2: forall r. Worn(r) <-> F Faulty(r)
+hard axiom Stays: forall r. G(Faulty(r) -> WX (Faulty(r) | Slow(r)))
+axiom Signs weight 2: forall r. G(Faulty(r) -> Slow(r))
+"""
+LEARNED = ("Faulty", "Slow", "Alarm", "Worn")
+HOW = Sampling(worlds=6, burn_in=8, sweeps=12, stored=3, seed=5)
+
+
+def theory() -> CheckedTheory:
+    return check(parse_theory(THEORY))
+
+
+def tables(traces: int = 2, robots: int = 3, times: int = 7) -> Tables:
+    near = torch.rand(traces, robots, times, generator=torch.Generator().manual_seed(1)) > 0.4
+    lengths = torch.tensor([times - 2 * n for n in range(traces)])
+    return Tables(
+        {"robot": robots}, lengths, times, {"Near": near.float()}, signature=theory().signature
+    )
+
+
+def labels() -> Labels:
+    index = {
+        "Faulty": torch.tensor([[0, 0, 1], [0, 1, 2], [3, 5, 2]]),
+        "Slow": torch.tensor([[0, 0, 1, 1], [0, 1, 0, 2], [2, 4, 0, 1]]),
+        "Alarm": torch.tensor([[0, 0, 1], [1, 4, 3]]),
+    }
+    truth = {
+        "Faulty": torch.tensor([1.0, 0.0, 1.0]),
+        "Slow": torch.tensor([1.0, 0.0, 0.0, 1.0]),
+        "Alarm": torch.tensor([0.0, 1.0, 1.0]),
+    }
+    return Labels(index, truth)
+
+
+def sampler() -> Sampler:
+    rates = {"Faulty": None, "Slow": None}
+    return sampler_of(theory(), tables(), labels(), LEARNED, rates=rates, sampling=HOW)
+
+
+def result() -> Posterior:
+    return sample(theory(), tables(), labels(), LEARNED, sampling=HOW)
+
+
+def assert_same(one: Posterior, other: Posterior) -> None:
+    for name in LEARNED:
+        assert one.marginals[name].equal(other.marginals[name])
+        assert one.worlds[name].equal(other.worlds[name])
+    assert one.density.equal(other.density)
+    assert (one.rates, one.violations, one.mixing) == (other.rates, other.violations, other.mixing)
+
+
+@pytest.mark.parametrize("stops", [(3,), (8,), (9, 14), (20,)])
+def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
+    straight = Run(sampler())
+    while not straight.finished:
+        straight.sweep()
+    run = Run(sampler())
+    for stop in stops:
+        while run.done < stop:
+            run.sweep()
+        state = run.state()
+        run = Run(sampler())
+        run.restore(*state)
+    while not run.finished:
+        run.sweep()
+    assert_same(run.result(), straight.result())
+
+
+def test_a_seed_reproduces():
+    assert_same(result(), result())
+
+
+def test_progress_is_told_of_every_sweep():
+    told = []
+    sample(theory(), tables(), labels(), LEARNED, sampling=HOW, report=told.append)
+    assert [(p.sweep, p.of) for p in told] == [(n, 20) for n in range(1, 21)]
+    assert [p.counts for p in told] == [False] * 8 + [True] * 12
+    assert [p.sweep for p in told if p.mixing is not None] == [18]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 0, 4), (8,), (2, 3, 7)])
+def test_bits_come_back(shape):
+    truth = torch.rand(shape, generator=torch.Generator().manual_seed(2)) > 0.5
+    assert unpacked(packed(truth), shape).equal(truth)
+
+
+def test_bits_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match="17 truth values are not 2 bytes"):
+        unpacked(packed(torch.ones(16, dtype=torch.bool)), (17,))
+
+
+# --- probabilities ------------------------------------------------------------------------------
+
+
+def formula(text: str):
+    return check_formula(parse_formula(text), theory().signature)
+
+
+@pytest.mark.parametrize(
+    "text", ["Faulty(r)", "exists r. F (Faulty(r) & X Slow(r))", "Worn(r) -> O Slow(r)"]
+)
+def test_probabilities_are_shares_of_worlds(text):
+    posterior, asked = result(), formula(text)
+    shares = sum(
+        crisp.evaluate(asked.formula, posterior.world(n)).tensor.double()
+        for n in range(posterior.count)
+    )
+    inside = posterior.tables.inside
+    inside = inside if not asked.free else inside.unsqueeze(1)
+    answer = posterior.probability(asked)
+    difference = (answer.mean - shares / posterior.count).abs() * inside
+    assert float(difference.max()) < 1e-12
+    assert bool(((answer.low <= answer.mean) & (answer.mean <= answer.high)).all())
+    assert answer.worlds == (posterior.count, posterior.count)
+
+
+def test_conditions_choose_worlds_trace_by_trace():
+    posterior = result()
+    condition, asked = formula("exists r. Faulty(r)"), formula("F Alarm")
+    holds = posterior.truth(condition).tensor[..., 0]
+    truth = posterior.truth(asked).tensor[..., 0]
+    answer = posterior.probability(asked, condition)
+    assert answer.worlds == tuple(holds.sum(0).tolist())
+    for trace in range(2):
+        share = truth[holds[:, trace], trace].double().mean()
+        assert float(answer.mean[trace, 0]) == pytest.approx(float(share), nan_ok=True)
+
+
+def test_conditions_that_no_world_obeys_are_refused():
+    with pytest.raises(DataError) as caught:
+        result().probability(formula("F Alarm"), formula("exists r. Worn(r) & G !Faulty(r)"))
+    assert str(caught.value) == (
+        "error: none of the 18 sampled worlds obeys the condition; state it as a fact, and sample "
+        "again"
+    )
+
+
+def test_conditions_have_no_free_variables():
+    with pytest.raises(DataError) as caught:
+        result().probability(formula("F Alarm"), formula("Faulty(r)"))
+    assert str(caught.value) == (
+        "error: a condition has no free variables, but it has 'r'; bind them"
+    )
