@@ -240,7 +240,7 @@ def sample(
         DataError: labels do not fit, or no world obeys all hard axioms.
         LimitError: axioms need more states than can be followed.
     """
-    run = Run(
+    run = SamplingRun(
         sampler_of(
             theory, tables, labels, learned, rates=rates, sampling=sampling, define=define,
             logits=logits, end=end,
@@ -287,7 +287,7 @@ def sampler_of(
     return Sampler(plan, tables, evidence, how)
 
 
-class Run:
+class SamplingRun:
     """Sampling in progress: sweep by sweep, to the end.
 
     Attributes:

@@ -9,7 +9,7 @@ from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check, check_formula
 from fotltn.posterior.bits import packed, unpacked
-from fotltn.posterior.posterior import Posterior, Run, sample, sampler_of
+from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun, sample, sampler_of
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables
@@ -74,15 +74,15 @@ def assert_same(one: Posterior, other: Posterior) -> None:
 
 @pytest.mark.parametrize("stops", [(3,), (8,), (9, 14), (20,)])
 def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
-    straight = Run(sampler())
+    straight = SamplingRun(sampler())
     while not straight.finished:
         straight.sweep()
-    run = Run(sampler())
+    run = SamplingRun(sampler())
     for stop in stops:
         while run.done < stop:
             run.sweep()
         state = run.state()
-        run = Run(sampler())
+        run = SamplingRun(sampler())
         run.restore(*state)
     while not run.finished:
         run.sweep()
@@ -94,7 +94,7 @@ def test_a_seed_reproduces():
 
 
 def test_progress_is_told_of_every_sweep():
-    told = []
+    told: list[SamplingProgress] = []
     sample(theory(), tables(), labels(), LEARNED, sampling=HOW, report=told.append)
     assert [(p.sweep, p.of) for p in told] == [(n, 20) for n in range(1, 21)]
     assert [p.counts for p in told] == [False] * 8 + [True] * 12
