@@ -14,10 +14,12 @@ from fotltn.learn.objective import Objective
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Training
 from fotltn.networks.parts import Batches
+from fotltn.posterior.sampler import Sampling
 from fotltn.project.config import (
     FUNCTION_KINDS,
     KINDS,
     PRESETS,
+    SAMPLING,
     Config,
     EncoderConfig,
     GroupConfig,
@@ -91,6 +93,7 @@ def expected() -> dict[str, dict[str, Any]]:
         "[objective]": fields(Objective, preset="paper", axiom_p={}),
         "[training]": fields(Training),
         "[training.batches]": fields(Batches, by="traces", size=32),
+        "[posterior]": {key: fields(Sampling)[key] for key in SAMPLING},
         "[machine]": {key: config[key] for key in ("compile", "device", "dtype")},
         "[output]": {"model": config["model"]},
     }
@@ -114,7 +117,8 @@ def test_presets_are_named():
 def test_shown_defaults_are_what_an_empty_file_means(tmp_path):
     lines = []
     for table, keys in shown().items():
-        if table in ("[theory]", "[data]", "[objective]", "[training]", "[machine]", "[output]"):
+        plain = ("theory", "data", "objective", "training", "posterior", "machine", "output")
+        if table.strip("[]") in plain and not table.startswith("[["):
             given = {k: v for k, v in keys.items() if v is not NONE and v != {}}
             lines += [table, *(f"{k} = {_toml(v)}" for k, v in given.items())]
             lines += ['file = "theory.fot"'] if table == "[theory]" else []
@@ -122,6 +126,11 @@ def test_shown_defaults_are_what_an_empty_file_means(tmp_path):
     empty.write_text('[theory]\nfile = "theory.fot"\n', "utf-8")
     full.write_text("\n".join(lines), "utf-8")
     assert read_config(full) == read_config(empty)
+
+
+def test_the_method_is_shown_with_its_default():
+    row = f'| `method` | `"{fields(Config)["method"]}"` | '
+    assert row in PAGE.read_text("utf-8")
 
 
 def _toml(value: Any) -> str:

@@ -26,6 +26,9 @@ from fotltn.syntax.parse import parse_formula
 #: The most rows that a notebook shows.
 _SHOWN = 50
 
+#: What the ends of an interval are called.
+ENDS = ("low", "high")
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -39,6 +42,9 @@ class Answer:
         times: the points that the axis of time stands for.
         lengths: the number of points of each trace.
         names: of traces and entities.
+        low: of probabilities, the lower ends of intervals that hold them in 95 of 100 cases.
+        high: the upper ends.
+        worlds: of probabilities, the number of sampled worlds that were counted in each trace.
     """
 
     text: str
@@ -47,12 +53,16 @@ class Answer:
     times: tuple[int, ...]
     lengths: tuple[int, ...]
     names: Names = field(default_factory=Names, compare=False, repr=False)
+    low: Tensor | None = None
+    high: Tensor | None = None
+    worlds: tuple[int, ...] = ()
 
     def _repr_html_(self) -> str:
         several, over_time = len(self.lengths) > 1, len(self.times) > 1
         variables = [a.name for a in self.axes]
         heads = [*(["trace"] if several else []), *variables]
         heads += ["over time", "lowest", "highest"] if over_time else ["value"]
+        heads += ["95 %"] if self.low is not None and not over_time else []
         rows: list[list[object]] = []
         for row in itertools.islice(self.bindings(), _SHOWN):
             said = ", ".join(f"{n} = {name}" for n, name in zip(variables, row.names, strict=True))
@@ -61,6 +71,8 @@ class Answer:
             if over_time:
                 said = f"{said}: from {degree(low)} to {degree(high)}"
                 degrees = [strip(row.values, said=said), degree(low), degree(high)]
+            elif row.intervals is not None:
+                degrees.append(" to ".join(map(degree, row.intervals[0])))
             rows.append([*([row.trace] if several else []), *row.names, *degrees])
         total = math.prod(self.tensor.shape[:-1])
         rest = f"{total - len(rows):,} more rows" if len(rows) == _SHOWN < total else ""
@@ -72,13 +84,17 @@ class Answer:
     def rows(self) -> Iterator[dict[str, object]]:
         """One row for each trace, binding and time: variables, `trace`, `time`, `value`.
 
-        Bindings to entities that a trace lacks are left out.
+        Of probabilities also `low` and `high`. Bindings to entities that a trace lacks are left
+        out.
         """
         variables = [a.name for a in self.axes]
         for row in self.bindings():
-            for time, value in zip(self.times, row.values, strict=False):
-                bound = dict(zip(variables, row.names, strict=True))
-                yield {**bound, "trace": row.trace, "time": time, "value": value}
+            bound = dict(zip(variables, row.names, strict=True))
+            for place, (time, value) in enumerate(zip(self.times, row.values, strict=False)):
+                ends: dict[str, float] = {}
+                if row.intervals is not None:
+                    ends = dict(zip(ENDS, row.intervals[place], strict=True))
+                yield {**bound, "trace": row.trace, "time": time, "value": value, **ends}
 
     def bindings(self) -> Iterator[BoundValues]:
         """Entities by name, with their values over time; without those that a trace lacks."""
@@ -90,16 +106,25 @@ class Answer:
                     for a, i in zip(self.axes, place, strict=True)
                 ]
                 if here and None not in named:
-                    values = self.tensor[(trace, *place)][:here].tolist()
-                    yield BoundValues(self.names.trace(trace), list(map(str, named)), values)
+                    at = (trace, *place)
+                    values, intervals = self.tensor[at][:here].tolist(), None
+                    if self.low is not None and self.high is not None:
+                        ends = (end[at][:here].tolist() for end in (self.low, self.high))
+                        intervals = list(zip(*ends, strict=True))
+                    names = list(map(str, named))
+                    yield BoundValues(self.names.trace(trace), names, values, intervals)
 
 
 class BoundValues(NamedTuple):
-    """The names of a trace and of entities, and the values of a formula there."""
+    """The names of a trace and of entities, and the values of a formula there.
+
+    Of probabilities, intervals go with them.
+    """
 
     trace: str
     names: list[str]
     values: list[float]
+    intervals: list[tuple[float, float]] | None = None
 
 
 def ask(

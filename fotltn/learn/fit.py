@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic
+from fotltn.errors import DataError
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
 from fotltn.learn.captured import EPOCHS_BEFORE, CapturedStep
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
-from fotltn.learn.identity import Digests, differences, identity
+from fotltn.learn.identity import Digests, identity, refuse_other_task
 from fotltn.learn.objective import (
     Flips,
     Losses,
@@ -398,14 +398,7 @@ class _Fit:
         """Refuse the state of another task."""
         self.moving = set(state["moving"])
         ours = {n: value for n, value in self.start.items() if n not in self.moving}
-        if differing := differences(state["task"], ours):
-            raise DataError(
-                Diagnostic(
-                    f"the checkpoints in '{folder}' are of another task or other settings; "
-                    "remove them to start anew",
-                    hint=f"to go on, put back {differing}",
-                )
-            )
+        refuse_other_task(state["task"], ours, folder)
 
 
 def _over_traces(task: Task, seen: list[Tensor]) -> dict[str, float]:

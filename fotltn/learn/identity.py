@@ -14,12 +14,14 @@ import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fotltn.errors import DataError, Diagnostic
 from fotltn.grounding.labels import Labels
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedFormula, CheckedTheory
@@ -76,12 +78,29 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     names = [n for n in {**theirs, **ours} if theirs.get(n, ...) != ours.get(n, ...)]
     # Settings of a project say it in the words of its file.
     names = [n for n in names if n.startswith(_SETTINGS)] or names
+    names.sort(key=lambda n: n != f"{_SETTINGS}method")  # from which many others follow
     shown = [
         f"{n.removeprefix(_SETTINGS)}: {_said(theirs, n)} there, {_said(ours, n)} here"
         for n in names
     ]
     more = f"; and {len(shown) - _MOST} more" if len(shown) > _MOST else ""
     return "; ".join(shown[:_MOST]) + more
+
+
+def refuse_other_task(theirs: Mapping[str, Any], ours: Mapping[str, Any], folder: Path) -> None:
+    """Refuse to go on with what another task left in a folder of checkpoints.
+
+    Raises:
+        DataError: identities differ; it says in what.
+    """
+    if differing := differences(theirs, ours):
+        raise DataError(
+            Diagnostic(
+                f"the checkpoints in '{folder}' are of another task or other settings; "
+                "remove them to start anew",
+                hint=f"to go on, put back {differing}",
+            )
+        )
 
 
 def _said(one: Mapping[str, Any], name: str) -> str:

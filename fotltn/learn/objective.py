@@ -29,6 +29,9 @@ from fotltn.semantics.tables import Tables
 FactsBy = Literal["satisfaction", "cross-entropy", "noise-aware"]
 AxiomsBy = Literal["satisfaction", "log", "none"]
 Together = Literal["mean-error", "sum"]
+#: How often labels are wrong, which a posterior can learn.
+Rate = float | Literal["learned"]
+Rates = Rate | Mapping[str, Rate] | None
 
 #: The least degree whose logarithm is taken; below it there is no slope.
 _LEAST = 1e-30
@@ -54,8 +57,9 @@ class Objective:
         flips: the rate of flipped labels, for "noise-aware"; it is where learning starts, if it
             is to be learned.
         learn_flips: learn the rate, for "noise-aware".
-        missed: the rate of true facts that are labelled false, if it is another.
-        invented: the rate of false facts that are labelled true, if it is another.
+        missed: the rate of true facts that are labelled false, if it is another; or one for each
+            predicate. "learned" is for posteriors.
+        invented: likewise the rate of false facts that are labelled true.
         prior: how strongly parameters are drawn to 0: the weight of the sum of their squares,
             against the sum over all labelled facts. For "sum" only.
         trust: learn how far to trust each axiom, for axioms by "log": a factor of its weight under
@@ -76,8 +80,8 @@ class Objective:
     weight: Schedule = _ONE
     flips: float = 0.1
     learn_flips: bool = False
-    missed: float | None = None
-    invented: float | None = None
+    missed: Rates = None
+    invented: Rates = None
     prior: float = 0.0
     trust: float | None = None
     evidence: tuple[str, ...] = ()
@@ -105,9 +109,12 @@ class Objective:
             raise DataError(f"the rate of flipped labels lies between 0 and 0.5, not {self.flips}")
         if self.learn_flips and self.facts != "noise-aware":
             raise DataError(f"a rate of flips is learned by 'noise-aware', not by '{self.facts}'")
-        for rate in (self.missed, self.invented):
-            if rate is not None and not 0 <= rate < 1:
-                raise DataError(f"a rate of wrong labels lies in [0, 1), not at {rate}")
+        for rates in (self.missed, self.invented):
+            for rate in rates.values() if isinstance(rates, Mapping) else (rates,):
+                if isinstance(rate, str | None):
+                    continue
+                if not 0 <= rate < 1:
+                    raise DataError(f"a rate of wrong labels lies in [0, 1), not at {rate}")
         if self.learn_flips and (self.missed is not None or self.invented is not None):
             raise DataError("one rate of flips is learned; 'missed' and 'invented' are given")
         if not 0 <= self.prior < math.inf:
@@ -124,6 +131,11 @@ class Objective:
         for weight in (self.weight, *self.axiom_weights.values(), *self.fact_weights.values()):
             if not all(0 <= w < math.inf for _, w in weight.points):
                 raise DataError(f"a weight is a finite number from 0 on, not {weight.as_json()}")
+
+    def rate(self, kind: Literal["missed", "invented"], name: str) -> Rate | None:
+        """The rate that is said of a predicate, if any."""
+        rates: Rates = getattr(self, kind)
+        return rates.get(name) if isinstance(rates, Mapping) else rates
 
     @property
     def settled(self) -> float:
@@ -227,8 +239,8 @@ def fact_loss(
             case "cross-entropy":
                 share = _likelihood(name, objective, truth, degrees, degrees)
             case "noise-aware":
-                missed = flips if objective.missed is None else objective.missed
-                invented = flips if objective.invented is None else objective.invented
+                missed = _said(objective.rate("missed", name), flips)
+                invented = _said(objective.rate("invented", name), flips)
                 seen = (1 - missed) * degrees + invented * (1 - degrees)
                 share = _likelihood(name, objective, truth, degrees, seen)
             case never:
@@ -240,6 +252,10 @@ def fact_loss(
     stacked = torch.stack(shares)
     mean = (stacked * fixed_row(tuple(counts), stacked.dtype, stacked.device)).sum() / sum(counts)
     return rooted(mean, p) if objective.facts == "satisfaction" else mean
+
+
+def _said(rate: Rate | None, usual: Tensor | float) -> Tensor | float:
+    return usual if isinstance(rate, str | None) else rate
 
 
 def _likelihood(

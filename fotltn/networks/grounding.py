@@ -21,6 +21,7 @@ from fotltn.networks.predicates import (
     DataRule,
     Defined,
     Logits,
+    Marginal,
     Network,
     Predicate,
     PresentCells,
@@ -74,7 +75,10 @@ class Grounding(nn.Module):
         self.signature = signature
         self.semantics = semantics
         self.inputs_by_sort = dict(inputs or {})
-        self._networks = {n: p for n, p in predicates.items() if isinstance(p, Network | Logits)}
+        self._networks = {
+            n: p for n, p in predicates.items() if isinstance(p, Network | Logits | Marginal)
+        }
+        self.marginals = {n: p for n, p in self._networks.items() if isinstance(p, Marginal)}
         self._groups = tuple(groups)
         self._functions = dict(functions or {})
         self.inputs = _registered(self.inputs_by_sort)
@@ -82,6 +86,7 @@ class Grounding(nn.Module):
         self.groups = nn.ModuleList(groups)
         self.functions = _registered(self._functions)
         self.defined = {n: p for n, p in predicates.items() if isinstance(p, Defined)}
+        self.defined |= {n: m.definition for n, m in self.marginals.items() if m.definition}
         self.rules = {n: p.function for n, p in predicates.items() if isinstance(p, DataRule)}
         self._check(predicates, fixed)
         for sort, mask in (present or {}).items():
@@ -102,8 +107,8 @@ class Grounding(nn.Module):
     @property
     def learned(self) -> tuple[str, ...]:
         """The predicates that networks compute, without those that are defined by formulas."""
-        grouped = [n for g in self._groups for n in g.names]
-        return tuple(n for n in self.signature.predicates if n in self._networks or n in grouped)
+        made = {*self._networks, *(n for g in self._groups for n in g.names)}
+        return tuple(n for n in self.signature.predicates if n in made and n not in self.defined)
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -172,7 +177,7 @@ class Grounding(nn.Module):
             predicates={**tables, **fixed.predicates},
             functions={**fixed.functions, **functions},
         )
-        return self._with_definitions(model, 0 if part is None else part.key)
+        return self._with_definitions(model, 0 if part is None else part.key, without=tables)
 
     def decided(self, tables: Tables, *, threshold: float | Mapping[str, float] = 0.5) -> Tables:
         """Two-valued tables that agree with the definitions: these are applied to decided ones.
@@ -297,7 +302,7 @@ class Grounding(nn.Module):
             if not isinstance(how, Predicate):
                 raise DataError(
                     f"the predicate '{name}' is grounded by a {type(how).__name__}; expected "
-                    "Network(…), Logits(…), DataRule(…) or Defined(…)"
+                    "Network(…), Logits(…), DataRule(…), Defined(…) or Marginal(…)"
                 )
         twice = [n for n in grouped if n in predicates or grouped.count(n) > 1]
         if twice:

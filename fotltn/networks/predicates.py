@@ -325,7 +325,28 @@ class Defined:
     semantics: Semantics | None = None
 
 
-Predicate = Network | Logits | DataRule | Defined
+class Marginal(nn.Module):
+    """A probability for every cell of a table, which training by gradients does not change.
+
+    Args:
+        shape: (traces, arguments …, time points or 1).
+        definition: what the predicate is in each world, if a formula says so.
+    """
+
+    table: Tensor
+
+    def __init__(self, shape: Sequence[int], definition: Defined | None = None) -> None:
+        """Nothing is probable yet."""
+        super().__init__()
+        self.definition = definition
+        self.register_buffer("table", torch.zeros(tuple(shape)))
+
+    def forward(self) -> Tensor:
+        """The table."""
+        return self.table
+
+
+Predicate = Network | Logits | DataRule | Defined | Marginal
 
 
 def side_by_side(seen: Sequence[Tensor], *, static: bool) -> Tensor:

@@ -46,6 +46,7 @@ def train(
     facts: Iterable[Source] | Source = (),
     learn: Sequence[str] = (),
     define: Mapping[str, str] | None = None,
+    method: str | None = None,
     train: float = 1.0,
     semantics: str | None = None,
     p: float | None = None,
@@ -59,6 +60,7 @@ def train(
     exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
     objective: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
+    posterior: Mapping[str, Any] | None = None,
     machine: Mapping[str, Any] | None = None,
     checkpoints: Path_ | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
@@ -76,6 +78,8 @@ def train(
         learn: the predicates that are learned: what hard axioms define is computed so, the
             others by networks.
         define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
+        method: "gradient", which trains networks, or "posterior", which samples worlds that obey
+            the hard axioms.
         train: the share of the labelled facts to learn from; the others are for testing.
         semantics: what axioms mean, by name.
         p: the exponent of its means.
@@ -98,11 +102,12 @@ def train(
         exclusive: predicates that exclude each other, by one network each.
         objective: what is minimised.
         training: how, as `{"epochs": 100, "rate": 0.01}`.
+        posterior: how much is sampled, as `{"worlds": 64, "sweeps": 200}`.
         machine: what computes, as `{"device": "cuda"}`.
         checkpoints: a folder for the state of training, from which an interrupted run goes on.
         on_epoch: is told of every epoch.
-        callbacks: are told of the start, of every epoch, and of the end. Those that write logs are
-            words: "tensorboard:FOLDER", "mlflow", "wandb:PROJECT".
+        callbacks: are told of the start, of every epoch or sweep, and of the end. Those that write
+            logs are words: "tensorboard:FOLDER", "mlflow", "wandb:PROJECT".
 
     Raises:
         FotError: something is unknown, wrong, or does not fit together.
@@ -121,7 +126,7 @@ def train(
     if _is_project(theory):
         others = (
             facts, learn, define, wide, test, data, *seen.values(), settings, numbers, exclusive,
-            objective, training, machine, semantics, p,
+            objective, training, posterior, machine, semantics, p, method,
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(f"'{theory}' is a project, which says everything itself")
@@ -133,6 +138,7 @@ def train(
         listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
         of_wide = _named([one.source for one in listed], "wide", sources)
         tables = {
+            "method": method,
             "theory": {"semantics": semantics, "p": p},
             "data": {"facts": long, "test": tested, "train": train, "seed": seed}
             | _mapping("data", data),
@@ -144,6 +150,7 @@ def train(
             "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
             "objective": _mapping("objective", objective),
             "training": {"seed": seed} | _mapping("training", training),
+            "posterior": _mapping("posterior", posterior),
             "machine": _mapping("machine", machine),
         }
         config, in_memory = _config(theory, tables)

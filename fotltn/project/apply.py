@@ -33,9 +33,13 @@ _TRAVELS = (
     'entities that are the same at all times (time = "static")'
 )
 
+_AGAIN = "sample worlds for the new data: fotltn train PROJECT --data NEW"
+
 
 def obstacles(config: Config, world: World) -> tuple[str, ...]:
     """What keeps a model from answering for other data than its own, by name."""
+    if config.method == "posterior":
+        return ("worlds were sampled for these traces and entities",)
     reasons = [
         f"'{name}' is computed by a logit for each fact of its own data"
         for name, how in config.predicates.items()
@@ -80,7 +84,9 @@ def moved(
             fit.
     """
     if refusal := own_data_only(config, world):
-        raise DataError(Diagnostic(refusal, hint=_TRAVELS))
+        raise DataError(
+            Diagnostic(refusal, hint=_AGAIN if config.method == "posterior" else _TRAVELS)
+        )
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
     for name, how in {**config.predicates, **config.functions}.items():

@@ -35,6 +35,7 @@ from fotltn.networks.predicates import (
     Defined,
     Heads,
     Logits,
+    Marginal,
     Network,
     Predicate,
     Softmax,
@@ -51,6 +52,7 @@ from fotltn.project.config import (
 )
 from fotltn.project.data_config import with_categories
 from fotltn.project.definitions import held, settled
+from fotltn.project.method import SAMPLED, check_method
 from fotltn.project.reach import with_reaches
 from fotltn.project.world import (
     NOTHING,
@@ -83,8 +85,11 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     Raises:
         FotError: a file is missing or wrong, or parts do not fit together.
     """
+    check_method(config)
     world = read_world(config, more)
-    config = with_reaches(completed(config, world), world)
+    config = completed(config, world)
+    if config.method == "gradient":
+        config = with_reaches(config, world)
     semantics = meaning(config)
     dtype, device = getattr(torch, config.dtype), device_of(config)
     grounding = ground(config, world, more.modules)
@@ -151,7 +156,12 @@ def meaning(config: Config) -> Semantics:
 def ground(
     config: Config, world: World, modules: Mapping[str, PythonPredicate] | None = None
 ) -> Grounding:
-    """The networks of a project, with initial weights by its seed, and modules as they are."""
+    """The networks of a project, with initial weights by its seed, and modules as they are.
+
+    Raises:
+        DataError: modules are missing, or the method has no networks.
+    """
+    check_method(config)
     signature, modules = world.theory.signature, modules or {}
     _check_modules(config, modules)
     _check_encoders(config)
@@ -175,10 +185,13 @@ def ground(
         predicates: dict[str, Predicate] = {}
         for name, how in config.predicates.items():
             decl = signature.predicates[name]
+            if config.method == "posterior" and how.kind in SAMPLED:
+                definition = _defined(how) if how.kind == "formula" else None
+                predicates[name] = Marginal(table_shape(world.fixed, decl), definition)
+                continue
             match how.kind:
                 case "formula":
-                    semantics = None if how.semantics is None else named(how.semantics)
-                    predicates[name] = Defined(how.variables, how.formula, semantics)
+                    predicates[name] = _defined(how)
                 case "logits":
                     shape = table_shape(world.fixed, decl)
                     assert not isinstance(how.reach, str)
@@ -216,6 +229,11 @@ def ground(
         signature, world.fixed, predicates, inputs=inputs, groups=groups,
         functions=functions, present=world.fixed.present, semantics=meaning(config),
     )  # fmt: skip
+
+
+def _defined(how: PredicateConfig) -> Defined:
+    semantics = None if how.semantics is None else named(how.semantics)
+    return Defined(how.variables, how.formula, semantics)
 
 
 def _by_module(module: PythonPredicate, *, static: bool) -> Network:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from fotltn.learn.fit import Epoch
+from fotltn.posterior.posterior import SamplingProgress
 from fotltn.project.model import Model
 
 
@@ -21,6 +22,9 @@ class Callback:
 
     def epoch(self, epoch: Epoch) -> None:
         """An epoch is done. Epochs before an interruption are told again when training goes on."""
+
+    def sweep(self, progress: SamplingProgress) -> None:
+        """A sweep of sampling is done; those before an interruption are not told again."""
 
     def end(self, model: Model | None) -> None:
         """Training has ended with a model, or, if there is none, by an error or a stop."""
@@ -56,6 +60,12 @@ class Telling:
         """Tell all of an epoch."""
         for one in self.callbacks:
             one.epoch(epoch)
+
+    def sweep(self, progress: SamplingProgress) -> None:
+        """Tell all of a sweep."""
+        for one in self.callbacks:
+            if callable(tell := getattr(one, "sweep", None)):  # which version 0.1.0 did not know
+                tell(progress)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
+from fotltn.posterior.posterior import Posterior
 from fotltn.project.apply import obstacles
 from fotltn.project.config import IN_PYTHON, Config, InputConfig, PredicateConfig
 from fotltn.project.world import World
@@ -41,6 +42,7 @@ class Described(Protocol):
     reason: str
     flips: float | None
     versions: Mapping[str, str]
+    posterior: Posterior | None
 
     @property
     def theory(self) -> CheckedTheory:
@@ -143,9 +145,13 @@ def _computed(model: Described, name: str) -> str:
             )
     if how is None:
         return "a network"
+    share = "the share of sampled worlds in which it is true"
     if how.kind == "formula":
         variables = f"({', '.join(how.variables)})" if how.variables else ""
-        return f"its definition {_code(f'{name}{variables} := {how.formula}')}"
+        definition = f"its definition {_code(f'{name}{variables} := {how.formula}')}"
+        return definition if model.posterior is None else f"{share}, where {definition} holds"
+    if model.posterior is not None:
+        return share
     if how.kind == "logits":
         return "a logit for each fact"
     return _by_network(how)
@@ -222,6 +228,9 @@ def _labelled(purpose: str, labels: Labels) -> Iterator[str]:
 
 
 def _training(model: Described) -> Iterator[str]:
+    if model.posterior is not None:
+        yield from _sampling(model, model.posterior)
+        return
     if not model.history:
         return
     settings = model.config.training
@@ -236,9 +245,36 @@ def _training(model: Described) -> Iterator[str]:
     )
     if model.flips is not None:
         yield f"- {number(model.flips)} of the labels are taken to be flipped, as was learned"
+    yield from _programs(model)
+
+
+def _programs(model: Described) -> Iterator[str]:
     if model.versions:
         programs = [f"{_plain(n)} {_plain(v)}" for n, v in sorted(model.versions.items())]
         yield f"- by {', '.join(programs)}"
+
+
+def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
+    how, mixing = model.config.posterior, posterior.mixing
+    yield (
+        f"- {_many(posterior.count, 'world')} of {_many(posterior.chains, 'chain')}: "
+        f"{_many(how.burn_in, 'sweep')} that did not count, {count(how.sweeps)} that did, "
+        f"seed {model.config.training.seed}"
+    )
+    if mixing.r_hat:
+        fewest = min(mixing.effective.values())
+        yield (
+            f"- R-hat {number(mixing.worst)} (1 where chains agree), and at least "
+            f"{count(round(fewest))} independent draws of a fact, in the median of a predicate"
+        )
+    rates = [
+        f"{_code(name)} {number(rate.missed)} and {number(rate.invented)}"
+        for name, rate in posterior.rates.items()
+        if len(model.world.labels.truth.get(name, ()))
+    ]
+    if rates:
+        yield f"- rates of missed and of invented labels: {', '.join(rates)}"
+    yield from _programs(model)
 
 
 def _ended(reason: str) -> str:
@@ -252,13 +288,17 @@ def _axioms(model: Described) -> Iterator[str]:
         return
     best = [e.values for e in model.history if e.number == model.best_epoch]
     values: Mapping[str, float] = best[0] if best else {}
-    if values:
+    broken = {} if model.posterior is None else model.posterior.violations
+    if model.posterior is not None:
+        yield "Hard ones hold in every world; soft ones with the cells that a world violates:\n"
+    elif values:
         semantics = _code(model.config.semantics)
         yield f"With their values in the best epoch, in the semantics {semantics}:\n"
     else:
         yield "Training has not used them:\n"
     for axiom in axioms[:_LISTED]:
         value = f" {degree(values[axiom.name])}" if axiom.name in values else ""
+        value = f" {number(broken[axiom.name])}" if axiom.name in broken else value
         hard = ", hard" if axiom.hard else ""
         yield f"- {_code(axiom.name)}{hard}{value}: {_code(show(axiom.source))}"
     if len(axioms) > _LISTED:
@@ -309,10 +349,17 @@ def _limits(model: Described, metrics: Report | None) -> Iterator[str]:
         "- It has seen the data above and no others. Where new data differ from these, nothing is "
         "known of its quality."
     )
-    yield (
-        "- Degrees are what training came to; that they are frequencies was not checked. "
-        "`fotltn report` shows how far they are."
-    )
+    if model.posterior is None:
+        yield (
+            "- Degrees are what training came to; that they are frequencies was not checked. "
+            "`fotltn report` shows how far they are."
+        )
+    else:
+        yield (
+            "- Degrees are probabilities, as far as hard axioms hold, soft ones have the right "
+            "weights and labels are wrong at these rates. `fotltn report` shows how far they are "
+            "frequencies."
+        )
     if data.flip:
         yield f"- A share of {data.flip:g} of the labels to learn from was flipped on purpose."
     silent = [n for n in model.grounding.learned if not len(labels.truth.get(n, ()))]
@@ -346,5 +393,7 @@ def _use(model: Described) -> Iterator[str]:
     yield "```sh"
     yield f"fotltn predict MODEL{' --data NEW' * travels} -o predictions.csv"
     yield f"fotltn score MODEL{' --data NEW' * travels}"
+    if model.posterior is not None:
+        yield "fotltn worlds MODEL --most-probable --out FOLDER"
     yield "fotltn report MODEL"
     yield "```"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing, shown
 from fotltn.files import ROOT, inside
 from fotltn.learn.identity import leaves
-from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective
+from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, Rate, Rates
 from fotltn.learn.optimisers import OPTIMISERS
 from fotltn.learn.schedule import Schedule
 from fotltn.learn.store import MANIFEST
@@ -21,6 +21,7 @@ from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
 from fotltn.networks.sequences import Kind
+from fotltn.posterior.sampler import Sampling
 from fotltn.project.data_config import DataConfig, read_data
 from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml
 from fotltn.semantics.config import SEMANTICS
@@ -37,6 +38,12 @@ WITHOUT_EFFECT = frozenset({
     "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 
+#: How a project learns: networks by gradients, or worlds that obey the axioms, by sampling.
+Method = Literal["gradient", "posterior"]
+
+#: What `[posterior]` says; the seed is that of training.
+SAMPLING = tuple(f.name for f in fields(Sampling) if f.name != "seed")
+
 #: How predicates are computed, as a file says it, with the keys that each kind has.
 KINDS: dict[str, tuple[str, ...]] = {
     "auto": (),
@@ -52,11 +59,13 @@ KINDS: dict[str, tuple[str, ...]] = {
 #: How functions are computed, of these.
 FUNCTION_KINDS = ("network", "module")
 
-#: The kind that is left open: what hard axioms define, or else a network.
+#: The kind that is left open: what hard axioms define, or else a network; or what worlds say.
 AUTO = "auto"
 
 #: The kinds that Python computes: what they compute is handed over, not read.
 IN_PYTHON = ("module", "shared", "function")
+
+_LEARNED = "learned"
 
 #: Encoders over time.
 ENCODERS = (*get_args(Kind), "module")
@@ -148,6 +157,8 @@ class Config:
     model: str = "model"
     end: End = "undecided"
     functions: Mapping[str, PredicateConfig] = field(default_factory=dict)
+    method: Method = "gradient"
+    posterior: Sampling = field(default_factory=Sampling)
     source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
@@ -205,11 +216,14 @@ class Config:
 
 
 def lasting(config: Config) -> dict[str, Any]:
-    """All settings that may change a weight, by name."""
+    """All settings that may change a weight, or what is sampled, by name."""
+    without = WITHOUT_EFFECT - {"end"}
+    if config.method == "gradient":  # as it was before there was another
+        without = WITHOUT_EFFECT | {"method", *(f"posterior.{f.name}" for f in fields(Sampling))}
     return {
         name: value
         for name, value in leaves(config).items()
-        if _NUMBERS.sub("", name) not in WITHOUT_EFFECT
+        if _NUMBERS.sub("", name) not in without
     }
 
 
@@ -252,7 +266,9 @@ def read_config(project: Path, *, data: Path | None = None) -> Config:
 def config_of(root: Settings, folder: Path) -> Config:
     """What settings say, of a file or of Python; their paths are seen from a folder."""
     theory, machine, output = map(root.table, ("theory", "machine", "output"))
-    objective, axiom_p = _objective(root.table("objective"))
+    _check_method(root)
+    method = root.value("method", Method, "gradient")
+    objective, axiom_p = _objective(root.table("objective"), method)
     config = Config(
         folder=folder,
         theory=theory.value("file", str),
@@ -271,6 +287,8 @@ def config_of(root: Settings, folder: Path) -> Config:
         dtype=machine.value("dtype", Literal["float32", "float64"], "float32"),
         model=output.value("model", str, "model"),
         functions=root.by_name("functions", _function),
+        method=method,
+        posterior=_sampling(root.table("posterior")),
         source=root.source,
     )
     for table in (machine, theory, output, root):
@@ -340,15 +358,51 @@ def _group(table: Settings) -> GroupConfig:
     return group
 
 
-def _objective(table: Settings) -> tuple[Objective, dict[str, Schedule]]:
+def _check_method(root: Settings) -> None:
+    """Refuse a method that stands in a section, since a file says it above all of them."""
+    for section in ("theory", "data", "objective", "training", "posterior", "machine", "output"):
+        values = root.values.get(section)
+        if isinstance(values, dict) and "method" in values:
+            hint = f"write it above [{section}], and above all other sections"
+            raise root.table(section).error("method", "the method is no part of a section", hint)
+
+
+def _sampling(table: Settings) -> Sampling:
+    some = Range(1, 2**20)
+    return table.record(Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some)
+
+
+def _objective(table: Settings, method: Method) -> tuple[Objective, dict[str, Schedule]]:
     preset = PRESETS[table.value("preset", str, "paper", PRESETS)]
     axiom_p = table.value("axiom_p", Mapping[str, Schedule], None, Range(1))
-    rate = Range(0, 1)
     objective = table.record(
-        Objective, preset, p=Range(1), fact_p=Range(1), flips=Range(0, 0.5), missed=rate,
-        invented=rate,
+        Objective, preset, p=Range(1), fact_p=Range(1), flips=Range(0, 0.5), missed=_rates,
+        invented=_rates,
     )  # fmt: skip
+    for key, rates in (("missed", objective.missed), ("invented", objective.invented)):
+        said = rates.values() if isinstance(rates, Mapping) else (rates,)
+        if method == "gradient" and _LEARNED in said:
+            raise table.error(
+                key,
+                "only a posterior learns a rate for each predicate",
+                'method = "posterior" above all sections; or learn_flips = true, for one rate',
+            )
     return objective, axiom_p
+
+
+def _rates(table: Settings, key: str) -> Rates:
+    if isinstance(table.take(key), dict):
+        return table.by_name(key, _rate)
+    return _rate(table, key)
+
+
+def _rate(table: Settings, key: str) -> Rate:
+    if table.take(key) == _LEARNED:
+        return "learned"
+    if isinstance(word := table.take(key), str):
+        raise table.error(key, f'expected a number from 0 to 1, or "learned", not {shown(word)}')
+    rate: float = table.value(key, float, None, Range(0, 1))
+    return rate
 
 
 def _training(table: Settings) -> Training:

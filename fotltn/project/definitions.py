@@ -22,8 +22,12 @@ _SEMANTICS = "product"
 def settled(config: Config, theory: CheckedTheory) -> Config:
     """The settings, in which the kind of every predicate is said.
 
-    A definition that uses nothing learned stays an axiom: labels could change nothing about it.
+    A definition that uses nothing learned stays an axiom: labels could change nothing about it. In
+    sampled worlds only hard axioms define, and what is not defined is drawn.
     """
+    sampled = config.method == "posterior"
+    if sampled:
+        theory = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
     names = [n for n, how in config.predicates.items() if how.kind == AUTO]
     if not names:
         return config
@@ -38,7 +42,7 @@ def settled(config: Config, theory: CheckedTheory) -> Config:
             break
         names = [n for n in names if n not in refused]
     predicates = {
-        n: PredicateConfig("network") if how.kind == AUTO else how
+        n: PredicateConfig("network") if how.kind == AUTO and not sampled else how
         for n, how in config.predicates.items()
     }
     for name, definition in definitions.by_name.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,17 +17,13 @@ from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch, FitResult
 from fotltn.learn.objective import predicted
-from fotltn.learn.store import below, read_folder, write_folder
+from fotltn.learn.store import Document, below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
-from fotltn.project.build import (
-    Built,
-    completed,
-    ground,
-    made_modules,
-    meaning,
-)
+from fotltn.posterior.posterior import Posterior
+from fotltn.project import sampled
+from fotltn.project.build import Built, completed, ground, made_modules, meaning
 from fotltn.project.config import Config, config_of
 from fotltn.project.stored import (
     check_widths,
@@ -55,28 +50,16 @@ if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs n
     from fotltn.analysis.explain.explanation import Explanation
     from fotltn.analysis.metrics import Report, Scores
     from fotltn.analysis.over_time import TruthOverTime
+    from fotltn.analysis.ranking import Ranked
     from fotltn.analysis.satisfaction import Satisfaction
     from fotltn.analysis.truncation import End
-    from fotltn.analysis.violations import Counterexample, Violation, Violations
+    from fotltn.analysis.violations import Counterexample, Violations
     from fotltn.project.apply import NewData
 
 #: What kind of folder a model is.
 KIND = "model"
 
 _HEAD = "# The settings that made this model, written out in full.\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A violation, or a weak cell, of one of several axioms, with its share of all their error."""
-
-    axiom: str
-    share: float
-    violation: Violation
-
-    def as_dict(self) -> dict[str, object]:
-        """The violation for machines."""
-        return {"axiom": self.axiom, "share_of_all": self.share, **self.violation.as_dict()}
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +78,7 @@ class Model:
         versions: of the programs that trained it, if they are known.
         trust: how far each axiom is trusted, if that was learned.
         thresholds: of predicates, from which degree on they are predicted; 0.5 for others.
+        posterior: the worlds that were sampled, if the method was that; degrees are shares of them.
     """
 
     config: Config
@@ -108,6 +92,7 @@ class Model:
     versions: Mapping[str, str] = field(default_factory=dict)
     trust: Mapping[str, float] | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    posterior: Posterior | None = None
     _tables: Tables | None = field(default=None, repr=False)
 
     @property
@@ -182,17 +167,29 @@ class Model:
         at: Time = 0,
         semantics: Semantics | str | None = None,
         threshold: float = 0.5,
+        condition: str | None = None,
     ) -> Answer:
         """The value of any formula, for each binding of its free variables.
+
+        With sampled worlds it is a probability: the share of worlds in which the formula is true.
 
         Args:
             formula: its text.
             at: a time point, or "all".
-            semantics: in place of the model's own.
+            semantics: in place of the model's own, or of counting worlds.
             threshold: for the crisp semantics, the degree from which on a fact is true.
+            condition: a formula without free variables. In each trace, those worlds count in which
+                it is true at the first point.
+
+        Raises:
+            FotError: a formula does not fit, no world obeys the condition, or there are no worlds.
         """
         from fotltn.analysis.ask import ask
 
+        if semantics is None and self.posterior is not None:
+            return sampled.ask_worlds(self.posterior, formula, at=at, condition=condition)
+        if condition is not None:
+            raise sampled.no_worlds("a condition chooses among sampled worlds", self.posterior)
         other = named(semantics) if isinstance(semantics, str) else semantics
         return ask(formula, self.tables, other or self.semantics, at=at, threshold=threshold)
 
@@ -233,10 +230,14 @@ class Model:
         return why(cells, cell, fixed=self.fixed if fixed is None else fixed)
 
     def _repr_html_(self) -> str:
-        count = sum(p.numel() for p in self.grounding.parameters())
         learned = ", ".join(self.grounding.open) or "nothing"
-        epochs = f"{len(self.history)} epochs" if self.history else "not trained"
-        words = f"Model of {learned}: {count:,} parameters, {epochs}."
+        if self.posterior is not None:
+            made = f"{self.posterior.count:,} sampled worlds"
+        else:
+            count = sum(p.numel() for p in self.grounding.parameters())
+            epochs = f"{len(self.history)} epochs" if self.history else "not trained"
+            made = f"{count:,} parameters, {epochs}"
+        words = f"Model of {learned}: {made}."
         return f"<p>{html.escape(words)}</p>{self.satisfaction()._repr_html_()}"
 
     def violations(
@@ -253,24 +254,17 @@ class Model:
         The error of all axioms is the weighted mean of `(1 - value)^p`, with the p of ∀ (1 where
         ∀ is no mean). An axiom's part in it is shared among its violations as its own error is.
         """
+        from fotltn.analysis.ranking import ranked
+
         how = self.semantics.forall
         p = how.p if isinstance(how, PMean) and not self.semantics.boolean else 1.0
-        weights = self.config.objective.axiom_weights
-        by_axiom, errors = [], {}
-        for axiom in self.theory.axioms:
-            weight = axiom.weight
-            if axiom.name in weights:
-                weight = weights[axiom.name].at(len(self.history))
-            by_axiom.append(self.violations(axiom.name, top=top, threshold=threshold, end=end))
-            errors[axiom.name] = (weight, max(0.0, 1 - by_axiom[-1].value))
-        largest = max((error for weight, error in errors.values() if weight), default=0.0)
-        parts = {
-            name: weight * _power(error / largest, p) if largest else 0.0
-            for name, (weight, error) in errors.items()
+        other, epoch = self.config.objective.axiom_weights, len(self.history)
+        weights = {
+            a.name: other[a.name].at(epoch) if a.name in other else a.weight
+            for a in self.theory.axioms
         }
-        total = sum(parts.values()) or 1.0
-        every = [Ranked(f.axiom, parts[f.axiom] / total * v.share, v) for f in by_axiom for v in f]
-        return tuple(sorted(every, key=lambda one: (not one.violation.violated, -one.share))[:top])
+        by_axiom = [self.violations(n, top=top, threshold=threshold, end=end) for n in weights]
+        return ranked(by_axiom, weights, p)[:top]
 
     def counterexample(
         self, axiom: str, *, threshold: float = 0.5, end: End | None = None
@@ -393,23 +387,18 @@ class Model:
             "versions": dict(self.versions),
             "history": [asdict(e) for e in self.history],
         }
-        write_folder(
-            path,
-            tensors,
-            {
-                "project.toml": _HEAD + show_config(self.config),
-                "theory.fot": show_theory(self.world.source),
-                "domain.json": domain,
-                "metrics.json": {} if metrics is None else metrics.as_dict(),
-                "training.json": training,
-                CARD: card(self, metrics),
-            },
-            kind=KIND,
-        )
-
-
-def _power(base: float, p: float) -> float:
-    return float(base == 1) if math.isinf(p) else base**p
+        documents: dict[str, Document] = {
+            "project.toml": _HEAD + show_config(self.config),
+            "theory.fot": show_theory(self.world.source),
+            "domain.json": domain,
+            "metrics.json": {} if metrics is None else metrics.as_dict(),
+            "training.json": training,
+            CARD: card(self, metrics),
+        }
+        if self.posterior is not None:
+            worlds, documents[sampled.WORLDS] = sampled.pack_posterior(self.posterior)
+            tensors |= worlds
+        write_folder(path, tensors, documents, kind=KIND)
 
 
 def model_of(built: Built, outcome: FitResult | None = None) -> Model:
@@ -420,6 +409,14 @@ def model_of(built: Built, outcome: FitResult | None = None) -> Model:
         model.flips, model.warnings = outcome.flips, outcome.warnings
         model.trust = None if outcome.trust is None else dict(outcome.trust)
         model.versions = versions()
+    return model
+
+
+def sampled_model(built: Built, outcome: sampled.Sampled) -> Model:
+    """The model that sampling gave."""
+    model = model_of(built)
+    model.posterior, model.warnings = outcome.posterior, outcome.warnings
+    model.reason, model.versions = f"all {outcome.of} sweeps are done", versions()
     return model
 
 
@@ -462,9 +459,13 @@ def load_model(
         thresholds = numbers_by_name(past.get("thresholds", {}), "thresholds")
         made_by = {str(n): str(v) for n, v in past.get("versions", {}).items()}
         flips = None if past["flips"] is None else float(past["flips"])
+        posterior = None
+        if config.method == "posterior":
+            worlds = texts[sampled.WORLDS]
+            posterior = sampled.unpack_posterior(tensors, worlds, grounding)
         return Model(
             config, world, grounding, meaning(config), history, str(past["reason"]), flips,
-            versions=made_by, trust=trust, thresholds=thresholds,
+            versions=made_by, trust=trust, thresholds=thresholds, posterior=posterior,
         )  # fmt: skip
     except MissingModuleError:
         raise

@@ -20,7 +20,8 @@ from fotltn.project.apply import own_data_only
 from fotltn.project.build import Built, build
 from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
-from fotltn.project.model import KIND, Model, model_of
+from fotltn.project.model import KIND, Model, model_of, sampled_model
+from fotltn.project.sampled import sample_project
 from fotltn.project.world import NOTHING, InMemory, in_precision
 
 
@@ -61,24 +62,39 @@ def _trained(
         built = build(config, more)
         told.start(model_of(built))
         with in_precision(config):
+            if config.method == "posterior":
+                return _sampled(built, checkpoints, told, stop)
             outcome = fit(built.task, checkpoints=checkpoints, on_epoch=told.epoch, stop=stop)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate" in str(error) or "memory" in str(error):
             raise LimitError("training does not fit into memory") from None
         raise
     if not outcome.finished:
-        epochs = len(outcome.history)
-        raise InterruptedTrainingError(
-            Diagnostic(
-                f"training was stopped after epoch {epochs} of {config.training.epochs}",
-                hint=None if checkpoints is None else "the same command goes on from there",
-            )
-        )
+        raise _stopped("epoch", len(outcome.history), config.training.epochs, checkpoints)
     model = model_of(built, outcome)
     _set_thresholds(model, built)
     if warning := own_data_only(built.config, built.world):
         model.warnings += (warning,)
     return model
+
+
+def _sampled(
+    built: Built, checkpoints: Path | Reserved | None, told: Telling, stop: Callable[[], bool]
+) -> Model:
+    outcome = sample_project(built, checkpoints=checkpoints, on_sweep=told.sweep, stop=stop)
+    if outcome.posterior is None:
+        raise _stopped("sweep", outcome.done, outcome.of, checkpoints)
+    model = sampled_model(built, outcome)
+    _set_thresholds(model, built)
+    return model
+
+
+def _stopped(
+    what: str, done: int, total: int, checkpoints: Path | Reserved | None
+) -> InterruptedTrainingError:
+    hint = None if checkpoints is None else "the same command goes on from there"
+    text = f"training was stopped after {what} {done} of {total}"
+    return InterruptedTrainingError(Diagnostic(text, hint=hint))
 
 
 def _set_thresholds(model: Model, built: Built) -> None:

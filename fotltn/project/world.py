@@ -239,12 +239,15 @@ def _wide(wide: WideConfig, source: Source, optional: Collection[str]) -> Wide:
 
 def _check_names(config: Config, signature: Signature) -> None:
     groups = [(f"exclusive[{i}]", n) for i, g in enumerate(config.groups, 1) for n in g.predicates]
+    rates = {"missed": config.objective.missed, "invented": config.objective.invented}
+    rated = [("objective", k, n) for k, r in rates.items() if isinstance(r, Mapping) for n in r]
     for kind, paths, known in (
         ("predicate", [("predicates", n) for n in config.predicates], signature.predicates),
         ("predicate", groups, signature.predicates),
         ("function", [("functions", n) for n in config.functions], signature.functions),
         ("sort", [("inputs", n) for n in config.inputs], signature.sorts),
         ("predicate", [("objective", n) for n in config.objective.evidence], signature.predicates),
+        ("predicate", rated, signature.predicates),
     ):
         for path in paths:
             if path[-1] not in known:

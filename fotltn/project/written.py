@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from fotltn.learn.schedule import Schedule
-from fotltn.project.config import KINDS, Config, PredicateConfig
+from fotltn.project.config import KINDS, SAMPLING, Config, PredicateConfig
 from fotltn.project.toml import show_toml
 
 
@@ -20,7 +20,9 @@ def settings(config: Config) -> dict[str, Any]:
     """The settings as tables of TOML; None stands for a key that is not there."""
     objective = config.objective
     training = asdict(config.training)
+    sampled = config.method == "posterior"
     return {
+        "method": config.method,
         "theory": {
             "file": config.theory,
             "semantics": config.semantics,
@@ -37,6 +39,7 @@ def settings(config: Config) -> dict[str, Any]:
             "axiom_p": _plain(config.axiom_p),
         },
         "training": {**training, "patience": training["patience"] or 0},
+        "posterior": {n: getattr(config.posterior, n) for n in SAMPLING} if sampled else None,
         "machine": {"compile": config.compile, "device": config.device, "dtype": config.dtype},
         "output": {"model": config.model},
     }

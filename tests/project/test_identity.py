@@ -81,14 +81,17 @@ def another(value: Any) -> Any:
     return 0
 
 
-def test_every_setting_counts_or_is_named_as_without_effect():
-    base = full()
+@pytest.mark.parametrize("method", ["gradient", "posterior"])
+def test_every_setting_counts_or_is_named_as_without_effect(method):
+    base = replace(full(), method=method)
     seen: dict[str, bool] = {}
     for place, other in others(base):
         name = place.removeprefix(".")
         seen[name] = seen.get(name, True) and lasting(other) != lasting(base)
     silent = {name for name, counts in seen.items() if not counts}
-    assert silent == WITHOUT_EFFECT | NO_SETTINGS
+    sampling = {name for name in seen if name.startswith("posterior.")}
+    without = WITHOUT_EFFECT | sampling if method == "gradient" else WITHOUT_EFFECT - {"end"}
+    assert silent == without | NO_SETTINGS
     assert len(seen) > 80
     assert {"predicates.Crowded.scale", "predicates.Crowded.reach", "inputs.agent.scale"} <= {
         name for name, counts in seen.items() if counts

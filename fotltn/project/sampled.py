@@ -1,0 +1,343 @@
+"""A project by sampling: what is sampled of it, runs that go on, and what is stored of worlds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fotltn.analysis.ask import Answer
+from fotltn.analysis.evaluate_cells import two_valued
+from fotltn.errors import DataError, Diagnostic, FotError
+from fotltn.evaluation import Time, present, time_point
+from fotltn.grounding.labels import Labels
+from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
+from fotltn.learn.identity import identity, refuse_other_task
+from fotltn.learn.objective import unsure
+from fotltn.learn.store import below
+from fotltn.logic.check import CheckedTheory, check_formula
+from fotltn.logic.defined import Definition
+from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.mixing import MixingReport
+from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun, sampler_of
+from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.project.build import Built
+from fotltn.project.config import Config
+from fotltn.project.stored import is_number, numbers_by_name
+from fotltn.project.world import World
+from fotltn.semantics.tables import Value
+from fotltn.syntax.parse import parse_formula
+from fotltn.syntax.theory import PredicateDecl
+
+_STATE = "state.json"
+_LAYOUT = 2  # of that file, which training by gradients shares
+_EVERY = 10  # sweeps between checkpoints
+
+#: The logarithm of the odds that something is true of who is not there.
+_ABSENT = -40.0
+
+#: Probabilities that a detector gives are cut off here.
+_SURE = 1e-9
+
+
+def sampler_for(built: Built, sampling: Sampling | None = None) -> Sampler:
+    """What a project samples; nothing is drawn yet.
+
+    Args:
+        built: the project.
+        sampling: how much, if not as the project says.
+
+    Raises:
+        DataError: rates do not fit, or no world obeys all hard axioms.
+        LimitError: axioms need more states than can be followed.
+    """
+    config, task, grounding = built.config, built.task, built.task.grounding
+    labels, _ = task.split()
+    labels, logits = _evidence(config, labels, grounding)
+    for name, there in _presence(built.world, grounding).items():
+        logits[name] = torch.where(
+            there, logits.get(name, torch.zeros(())).to(there.device), _ABSENT
+        )
+    define = {
+        name: Definition(name, checked.free, checked.formula, ())
+        for name, checked in grounding.definitions.items()
+        if name in grounding.marginals
+    }
+    return sampler_of(
+        _theory(built), two_valued(grounding.fixed, 0.5), labels, tuple(grounding.marginals),
+        rates={n: _rates(config, n) for n in grounding.marginals},
+        sampling=sampling or replace(config.posterior, seed=config.training.seed),
+        define=define, logits=logits, end=config.end,
+    )  # fmt: skip
+
+
+def _theory(built: Built) -> CheckedTheory:
+    """The theory that worlds obey, with the weights that the project gives to axioms."""
+    objective, theory = built.task.objective, built.task.axioms.theory
+    if objective.axioms == "none":
+        return replace(theory, axioms=())
+    weights = {n: schedule.at(math.inf) for n, schedule in objective.axiom_weights.items()}
+    axioms = (replace(a, weight=weights.get(a.name, a.weight)) for a in theory.axioms)
+    return replace(theory, axioms=tuple(axioms))
+
+
+def _rates(config: Config, name: str) -> NoiseRates | None:
+    """How often labels of a predicate are wrong; None if that is learned."""
+    objective = config.objective
+    missed, invented = objective.rate("missed", name), objective.rate("invented", name)
+    if missed is None and invented is None:
+        known = objective.facts == "noise-aware" and not objective.learn_flips
+        return NoiseRates(objective.flips, objective.flips) if known else None
+    if "learned" in (missed, invented):
+        if not {missed, invented} <= {"learned", None}:
+            raise config.error(
+                ("objective", "missed" if missed == "learned" else "invented"),
+                f"of '{name}', one rate is learned, and the other is given",
+                "both are learned, or both are given",
+            )
+        return None
+    flips = objective.flips
+    return NoiseRates(*(flips if isinstance(r, str | None) else r for r in (missed, invented)))
+
+
+def _evidence(
+    config: Config, labels: Labels, grounding: Grounding
+) -> tuple[Labels, dict[str, Tensor]]:
+    """Labels, and what detectors say beside them, as logarithms of odds."""
+    told = {n: unsure(labels.truth[n]) for n in config.objective.evidence if n in labels.truth}
+    logits = {}
+    for name, mask in told.items():
+        if bool(mask.any()):
+            share = labels.truth[name][mask].to(torch.float64).clamp(_SURE, 1 - _SURE)
+            shape = table_shape(grounding.fixed, grounding.signature.predicates[name])
+            table = torch.zeros(shape, dtype=torch.float64, device=share.device)
+            index = tuple(labels.index[name][:, mask])
+            logits[name] = table.index_put(index, torch.logit(share), accumulate=True)
+    rest = {n: ~told[n] if n in told else torch.ones_like(t, dtype=torch.bool)
+            for n, t in labels.truth.items()}  # fmt: skip
+    return labels.take(rest), logits
+
+
+def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
+    """For predicates that are drawn, and whose entities come and go, where all these are there."""
+    masks = {}
+    for name in grounding.marginals:
+        decl = grounding.signature.predicates[name]
+        if name not in grounding.defined:
+            mask = _there(world, decl)
+            if mask is not None:
+                masks[name] = mask
+    return masks
+
+
+def _there(world: World, decl: PredicateDecl) -> Tensor | None:
+    fixed, result = world.fixed, None
+    for place, sort in enumerate(decl.sorts):
+        mask = fixed.present.get(sort)
+        if mask is None and sort in world.facts.local:
+            counts = torch.tensor([len(names) for names in world.facts.local[sort]])
+            mask = (torch.arange(fixed.sizes[sort]) < counts.unsqueeze(-1)).unsqueeze(-1)
+        if mask is None or bool(mask.all()):
+            continue
+        if decl.static:
+            mask = mask.any(-1, keepdim=True)
+        axes = [1] * (len(decl.sorts) + 2)
+        axes[0], axes[1 + place], axes[-1] = mask.shape
+        mask = mask.to(fixed.lengths.device).reshape(axes)
+        result = mask if result is None else result & mask
+    return None if result is None else result.expand(table_shape(fixed, decl))
+
+
+# --- running ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """What sampling came to: worlds, unless it was stopped; sweeps that are done; warnings."""
+
+    posterior: Posterior | None
+    done: int
+    of: int
+    warnings: tuple[str, ...] = ()
+
+
+def sample_project(
+    built: Built,
+    *,
+    checkpoints: Path | Reserved | None = None,
+    on_sweep: Callable[[SamplingProgress], None] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Sampled:
+    """Sample the worlds of a project.
+
+    Args:
+        built: the project; its tables of probabilities are filled.
+        checkpoints: a folder for the state of sampling, from which an interrupted run goes on, and
+            ends as if it had not been interrupted.
+        on_sweep: is told of every sweep from there on.
+        stop: asked after every sweep whether to stop; then a checkpoint is written.
+
+    Raises:
+        DataError: the checkpoints are of another task, or no world obeys all hard axioms.
+        LimitError: axioms need more states than can be followed.
+    """
+    with _place(checkpoints) as place:
+        run = SamplingRun(sampler_for(built))
+        ours = {} if place is None else identity(built.task)
+        warnings = () if place is None else _resume(run, place.folder, ours)
+        asked = False
+        while not run.finished and not asked:
+            run.sweep()
+            if on_sweep is not None:
+                on_sweep(run.progress())
+            asked = not run.finished and stop()
+            if place is not None and (asked or run.finished or run.done % _EVERY == 0):
+                tensors, state = run.state()
+                document = {"layout": _LAYOUT, "task": ours, "moving": [], "run": state}
+                write_checkpoint(place.folder, run.done, tensors, {_STATE: document})
+    if asked:
+        return Sampled(None, run.done, run.total, warnings)
+    posterior = run.result()
+    for name, marginal in built.task.grounding.marginals.items():
+        marginal.table.copy_(posterior.marginals[name])
+    return Sampled(posterior, run.done, run.total, warnings)
+
+
+def _place(checkpoints: Path | Reserved | None) -> AbstractContextManager[Reserved | None]:
+    return reserve(checkpoints) if isinstance(checkpoints, Path) else nullcontext(checkpoints)
+
+
+def _resume(run: SamplingRun, folder: Path, ours: Mapping[str, Any]) -> tuple[str, ...]:
+    """Go on from the latest checkpoint, if there is one; the warnings about others."""
+    latest = latest_checkpoint(folder)
+    warnings = tuple(w.message for w in latest.warnings)
+    if latest.checkpoint is None:
+        return warnings
+    state: Any = latest.checkpoint.documents.get(_STATE)
+    if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
+        raise DataError(
+            f"the checkpoints in '{folder}' were written by another version of fotltn; "
+            "finish with that version, or remove them to start anew"
+        )
+    try:
+        refuse_other_task(state["task"], ours, folder)
+        run.restore(latest.checkpoint.tensors, state["run"])
+    except FotError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"the checkpoint in '{folder}' does not fit: {error}") from None
+    return warnings
+
+
+# --- asking -----------------------------------------------------------------------------------
+
+
+def ask_worlds(
+    posterior: Posterior, formula: str, *, at: Time = 0, condition: str | None = None
+) -> Answer:
+    """The probability of a formula, for each binding of its free variables.
+
+    Args:
+        posterior: the worlds.
+        formula: its text.
+        at: a time point, or "all".
+        condition: the text of a formula; in each trace, those worlds count that obey it.
+
+    Raises:
+        FotError: a formula does not fit, or no world obeys the condition.
+    """
+    tables, parsed = posterior.tables, parse_formula(formula)
+    checked = check_formula(parsed, tables.signature)
+    times = range(tables.horizon) if at == "all" else (time_point(at, tables),)
+    other = None
+    if condition is not None:
+        other = check_formula(parse_formula(condition, source="condition"), tables.signature)
+    answer = posterior.probability(checked, other)
+    mean, low, high = (
+        present(Value(answer.axes, part), checked.free, tables, at="all", batched=True)[..., times]
+        for part in (answer.mean, answer.low, answer.high)
+    )
+    return Answer(
+        str(parsed), checked.free, mean, tuple(times), tuple(tables.lengths.tolist()),
+        tables.names, low, high, answer.worlds,
+    )  # fmt: skip
+
+
+def no_worlds(what: str, posterior: Posterior | None) -> DataError:
+    """That something needs worlds, where there are none, or degrees are asked for."""
+    if posterior is not None:
+        return DataError(Diagnostic(f"{what}, not among degrees", hint="leave out the semantics"))
+    hint = 'train the project with method = "posterior"'
+    return DataError(Diagnostic(f"{what}, and this model has none", hint=hint))
+
+
+# --- what is stored ---------------------------------------------------------------------------
+
+#: The document that says of worlds what tensors do not.
+WORLDS = "posterior.json"
+
+
+def pack_posterior(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Worlds as tensors of bytes, and what goes with them."""
+    tensors = {f"posterior/worlds/{n}": packed(t) for n, t in posterior.worlds.items()}
+    tensors["posterior/density"] = posterior.density
+    return tensors, {
+        "chains": posterior.chains,
+        "rates": {n: list(rates) for n, rates in posterior.rates.items()},
+        "violations": dict(posterior.violations),
+        "r_hat": dict(posterior.mixing.r_hat),
+        "effective": dict(posterior.mixing.effective),
+    }
+
+
+def unpack_posterior(
+    tensors: Mapping[str, Tensor], document: Any, grounding: Grounding
+) -> Posterior:
+    """The worlds that were packed, of a grounding that has their shares.
+
+    Raises:
+        ValueError: something is another thing, or does not fit the rest.
+    """
+    stored, fixed = below(tensors, "posterior/"), grounding.fixed
+    names, device = tuple(grounding.marginals), fixed.lengths.device
+    density, chains = stored["density"], document["chains"]
+    _expect(
+        density.dtype == torch.float64 and density.dim() == 1 and bool(density.isfinite().all()),
+        "its worlds are not said to be more or less likely",
+    )
+    _expect(type(chains) is int and chains > 0 and len(density) % chains == 0, "it has no chains")
+    packs = below(stored, "worlds/")
+    _expect(set(packs) == set(names), "its worlds are of other predicates")
+    worlds = {}
+    for name, data in packs.items():
+        shape = (len(density), *grounding.marginals[name].table.shape)
+        worlds[name] = unpacked(data, shape).to(device)
+    rates = document["rates"]
+    right = isinstance(rates, dict) and all(_is_pair(pair) for pair in rates.values())
+    _expect(right and set(rates) == set(names), "its rates are another thing")
+    tables = {n: m.table.to(torch.float64) for n, m in grounding.marginals.items()}
+    for name, table in tables.items():
+        _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
+    numbers = [numbers_by_name(document[k], k) for k in ("violations", "r_hat", "effective")]
+    return Posterior(
+        two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
+        chains, {n: NoiseRates(*pair) for n, pair in rates.items()}, numbers[0],
+        MixingReport(numbers[1], numbers[2]),
+    )  # fmt: skip
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
+
+
+def _expect(right: bool, what: str) -> None:
+    if not right:
+        raise ValueError(what)
