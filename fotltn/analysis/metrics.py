@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 #: For each predicate its truth values, 0 or 1, and the predicted degrees.
 Scores = Mapping[str, tuple[Array | Tensor | Sequence[float], Array | Tensor | Sequence[float]]]
 
+_LEAST = 1e-12  # of which a logarithm is taken
 _ROUNDING = 1e-6  # how far outside [0, 1] a computed degree may lie
 
 
@@ -151,6 +152,19 @@ def brier(truth: Any, score: Any) -> Metric:
     return _averaged((scores - labels) ** 2)
 
 
+def log_loss(truth: Any, score: Any) -> Metric:
+    """The mean negative logarithm of the degree that is given to what is true; 0 is best.
+
+    Degrees are kept that far from 0 and 1 that one fact costs at most 27.6.
+
+    >>> round(log_loss([1, 0], [0.5, 0.5]).value, 3)
+    0.693
+    """
+    labels, scores = _pair(truth, score, degrees=True)
+    likely = np.where(labels == 1, scores, 1 - scores)
+    return _averaged(-np.log(np.clip(likely, _LEAST, 1)))
+
+
 def chance(truth: Any) -> Metric:
     """The share of true facts, which is the average precision of a constant score."""
     labels, _ = _pair(truth, truth)
@@ -197,12 +211,18 @@ class PredicateReport(Record):
     roc_auc: Metric
     accuracy: Metric
     brier: Metric
+    log_loss: Metric
     chance: Metric
     calibration: Calibration
 
+    @property
+    def ece(self) -> Metric:
+        """The expected calibration error: the distance of prediction and truth over all bins."""
+        return self.calibration.error
+
 
 #: The metrics that are averaged over predicates.
-METRICS = ("pr_auc", "roc_auc", "accuracy", "brier", "chance")
+METRICS = ("pr_auc", "roc_auc", "accuracy", "brier", "log_loss", "ece", "chance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +292,7 @@ def report(
                 roc_auc=roc_auc(truth, score),
                 accuracy=accuracy(truth, score, threshold=limits.get(name, usual)),
                 brier=brier(truth, score),
+                log_loss=log_loss(truth, score),
                 chance=chance(truth),
                 calibration=calibration(truth, score, bins=bins),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -71,21 +71,30 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
         DataError: the name ends in none of these, or the file cannot be written.
     """
     file = Path(path)
+    write_files({file: _content(file, table)})
+
+
+def write_tables(tables: Mapping[Path, pa.Table]) -> None:
+    """The same with several, all of them or none; folders that are missing are made."""
+    write_files({file: _content(file, table) for file, table in tables.items()}, parents=True)
+
+
+def _content(file: Path, table: pa.Table) -> Callable[[BinaryIO], None]:
     kind = file.suffix.lower() or file.name.lower()  # of `.csv`, all is its name
     if kind not in (*_DELIMITERS, *_PARQUET):
         kinds = ", ".join((*_DELIMITERS, *_PARQUET))
         raise DataError(f"cannot write {file}: the name must end in one of {kinds}")
 
     def write(sink: BinaryIO) -> None:
-        if kind in _PARQUET:
-            parquet.write_table(table, sink)
-        else:
-            csv.write_csv(table, sink, csv.WriteOptions(delimiter=_DELIMITERS[kind]))
+        try:
+            if kind in _PARQUET:
+                parquet.write_table(table, sink)
+            else:
+                csv.write_csv(table, sink, csv.WriteOptions(delimiter=_DELIMITERS[kind]))
+        except pa.ArrowException as error:
+            raise DataError(f"cannot write {file}: {error}") from None
 
-    try:
-        write_files({file: write})
-    except pa.ArrowException as error:
-        raise DataError(f"cannot write {file}: {error}") from None
+    return write
 
 
 def _rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,12 +19,16 @@ from fotltn.cli.options import (
     NewTables,
     OtherSemantics,
 )
-from fotltn.cli.output import asked_model, emit_json, time_point
+from fotltn.cli.output import asked_model, emit_json, time_point, warn
 from fotltn.cli.values import show_values, value_rows
+from fotltn.errors import Diagnostic, Severity
 from fotltn.semantics.config import check_threshold, named, semantics_of
 
 if TYPE_CHECKING:
     from fotltn.evaluation import Time
+    from fotltn.posterior.posterior import Posterior
+
+_FEWEST = 30  # worlds of which shares say something
 
 
 class Order(StrEnum):
@@ -44,6 +48,14 @@ def ask(
     semantics: OtherSemantics = None,
     p: Exponent = None,
     threshold: CrispThreshold = None,
+    condition: Annotated[
+        str | None,
+        typer.Option(
+            "--given",
+            metavar="FORMULA",
+            help="Of sampled worlds: only those in which this is true at the first point.",
+        ),
+    ] = None,
     sort: Annotated[
         Order | None,
         typer.Option("--sort", help="By value; then each time point is a row of its own."),
@@ -56,45 +68,64 @@ def ask(
 ) -> None:
     """Ask a model for the value of a formula.
 
-    There is one for each binding of its free variables. Exit status: 0 if there is an answer, 1 if
+    There is one for each binding of its free variables. Of a model with sampled worlds it is a
+    probability, the share of worlds in which the formula is true, with an interval of 95 %; with
+    --semantics or --p, the value of shares as degrees. Exit status: 0 if there is an answer, 1 if
     the input has errors, 2 for a wrong call.
     """
     time = time_point(at)
     other = None if semantics is None else named(semantics)
     asked = asked_model(model, data, horizon)
     meaning = semantics_of(other or asked.semantics, p)
+    counted = asked.posterior is not None and other is None and p is None
     check_threshold(threshold, meaning)
     order = sort or (Order.NAME if top is None else Order.HIGHEST)
     point: Time = "all" if time is None else time
     limit = 0.5 if threshold is None else threshold
-    answer = asked.ask(formula, at=point, semantics=meaning, threshold=limit)
+    answer = asked.ask(
+        formula, at=point, semantics=None if counted else meaning, threshold=limit,
+        condition=condition,
+    )  # fmt: skip
     rows = value_rows(formula, answer)
     if order is not Order.NAME:
-        rows = [
-            replace(row, times=[t], values=[v])
-            for row in rows
-            for t, v in zip(row.times, row.values, strict=False)
-        ]
+        rows = [row.at(place) for row in rows for place in range(len(row.values))]
         rows.sort(key=lambda row: row.values[0] or 0, reverse=order is Order.HIGHEST)
     rows = rows[:top]
     several = len(asked.facts.traces) > 1
     if as_json:
         results = []
         for row in rows:
-            value: dict[str, object] = {"value": row.values[0]}
+            value: dict[str, object] = {"value": row.values[0], **row.ends(0)}
             if time is None:
                 listed = {"time": row.times[0], **value}
-                value = {"values": row.values} if order is Order.NAME else listed
+                every = {"values": row.values, **row.ends(None)}
+                value = every if order is Order.NAME else listed
             results.append({**row.place(several=several), **value})
         emit_json(
             {
                 "ok": True,
                 "formula": formula,
-                "semantics": meaning.name,
+                "semantics": "worlds" if counted else meaning.name,
                 "at": point,
+                "given": condition,
+                "worlds": list(answer.worlds) if counted else None,
                 "results": results,
             }
         )
         return
+    if condition is not None:
+        warn(_few(answer.worlds, asked.posterior))
     times = None if order is not Order.NAME else answer.times
     show_values(rows, times, several=several, digits=digits)
+
+
+def _few(worlds: tuple[int, ...], posterior: Posterior | None) -> Iterator[Diagnostic]:
+    """A warning if few worlds obey a condition."""
+    fewest = min(worlds, default=0)
+    if posterior is not None and fewest < _FEWEST:
+        where = " in a trace" if len(worlds) > 1 else ""
+        yield Diagnostic(
+            f"only {fewest} of {posterior.count} sampled worlds obey the condition{where}",
+            hint="for narrower intervals, state it as a fact, and train again",
+            severity=Severity.WARNING,
+        )

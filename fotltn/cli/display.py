@@ -21,32 +21,38 @@ from fotltn.project.callbacks import Callback
 
 if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
+    from fotltn.posterior.mixing import MixingReport
+    from fotltn.posterior.posterior import SamplingProgress
     from fotltn.project.model import Model
 
 _SECONDS = 10.0  # between lines where there is no terminal
 
 
 class Display(Callback):
-    """Shows epochs as they come: a callback of training."""
+    """Shows epochs, or sweeps, as they come: a callback of training."""
 
-    def __init__(self, epochs: int, *, quiet: bool = False) -> None:
-        """Nothing is shown before the first epoch."""
+    def __init__(self, total: int, *, what: str = "epochs", quiet: bool = False) -> None:
+        """Nothing is shown before the first of them."""
         self.console = Terminal(sys.stderr)
         self.live: Live | None = None
         self.quiet = quiet
         self.best = 0
         self.last = 0.0
+        self.mixing: MixingReport | None = None
+        verb = "training" if what == "epochs" else "sampling"
         self.bar = Progress(
-            TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"),
+            TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what),
             TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
-        self.task = self.bar.add_task("training", total=epochs)
+        self.task = self.bar.add_task(verb, total=total)
 
     def start(self, model: Model) -> None:
         """Say what is trained."""
         if self.quiet:
             return
-        parameters = sum(p.numel() for p in model.grounding.parameters())
+        made = count(sum(p.numel() for p in model.grounding.parameters())) + " parameters"
+        if model.config.method == "posterior":
+            made = f"{count(model.config.posterior.worlds)} worlds at once"
         axioms = len(model.theory.axioms)
         warn((*model.theory.warnings, *model.facts.warnings))
         for sentence in stated_definitions(model):
@@ -54,7 +60,7 @@ class Display(Callback):
         for sentence in model.bias:
             print(f"note: {sentence}", file=sys.stderr)
         self.console.print(
-            f"{count(parameters)} parameters, {count(model.world.labels.total)} labelled facts, "
+            f"{made}, {count(model.world.labels.total)} labelled facts, "
             f"{axioms} axiom{'s' * (axioms != 1)}"
         )
         if self.console.is_terminal:
@@ -71,6 +77,17 @@ class Display(Callback):
             self.last = time.monotonic()
             axioms = "" if epoch.axioms is None else f", axioms {degree(1 - epoch.axioms)}"
             print(f"epoch {epoch.number}: loss {number(epoch.loss, 4)}{axioms}", file=sys.stderr)
+
+    def sweep(self, progress: SamplingProgress) -> None:
+        """Show a sweep."""
+        self.mixing = progress.mixing or self.mixing
+        if self.live is not None:
+            self.bar.update(self.task, completed=progress.sweep)
+            self.live.update(Group(self.bar, _agreement(progress, self.mixing)))
+        elif not self.quiet and time.monotonic() - self.last > _SECONDS:
+            self.last = time.monotonic()
+            agreed = "" if self.mixing is None else f", {mixing_text(self.mixing)}"
+            print(f"sweep {progress.sweep} of {progress.of}{agreed}", file=sys.stderr)
 
     def end(self, model: Model | None) -> None:  # noqa: ARG002
         """Leave the live view."""
@@ -99,6 +116,29 @@ def _view(epoch: Epoch, best: int) -> Table:
     return table
 
 
+def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Table:
+    """How far chains agree, by predicate."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column()
+    if mixing is None:
+        table.add_row("worlds", "", "counted" if progress.counts else "warming up")
+        return table
+    for name, value in mixing.r_hat.items():
+        draws = count(round(mixing.effective[name]))
+        table.add_row(name, f"R-hat {number(value)}", f"{draws} effective draws")
+    return table
+
+
+def mixing_text(mixing: MixingReport) -> str:
+    """How far chains agree at worst, in a few words."""
+    if not mixing.r_hat:
+        return "no fact is open"
+    fewest = count(round(min(mixing.effective.values())))
+    return f"R-hat {number(mixing.worst)}, at least {fewest} effective draws"
+
+
 def bar(value: float, width: int = 24) -> str:
     """A degree as a bar."""
     filled = round(max(0.0, min(1.0, value)) * width)
@@ -111,4 +151,4 @@ def print_metrics(model: Model) -> None:
     if report is None:
         print("No facts are held back for testing, so that there are no metrics.")
     else:
-        show(metrics_table(report))
+        show(metrics_table(report, probabilities=model.posterior is not None))

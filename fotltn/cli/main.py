@@ -29,6 +29,7 @@ from fotltn.cli.score import score
 from fotltn.cli.show import show
 from fotltn.cli.train import train
 from fotltn.cli.violations import violations
+from fotltn.cli.worlds import worlds
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 
 #: Commands that were called otherwise, by their old word.
@@ -79,8 +80,8 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Learning": {"new": new, "train": train},
     "Models": {
-        "score": score, "ask": ask, "predict": predict, "violations": violations, "audit": audit,
-        "report": report, "inspect": inspect,
+        "score": score, "ask": ask, "predict": predict, "worlds": worlds,
+        "violations": violations, "audit": audit, "report": report, "inspect": inspect,
     },
     "The paper": {"reproduce": reproduce},
 }  # fmt: skip

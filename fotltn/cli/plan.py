@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import At, Budget, Exponent, Json, SemanticsName, TheoryFile
+from fotltn.cli.options import At, Budget, Exponent, Json, SemanticsName
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 
 
 def plan(
-    theory: TheoryFile,
+    theory: Annotated[
+        Path, typer.Argument(help="A theory file (.fot); or a project, to plan its sampling.")
+    ],
+    posterior: Annotated[
+        bool,
+        typer.Option("--posterior", help="Of a project: plan as if its method was posterior."),
+    ] = False,
     counts: Annotated[
         list[str] | None,
         typer.Option("--size", help="Entities of a sort or tuples of a relation: agent=10000."),
@@ -53,8 +60,15 @@ def plan(
 
     Each axiom has its steps: axes, route and why, FLOPs, bytes; against dense evaluation.
     Two-valued logic follows rows of facts, without steps. Nothing is evaluated here. What
-    cannot fit the budget is refused, with the bytes it would need.
+    cannot fit the budget is refused, with the bytes it would need. Of a project that learns a
+    posterior: what is drawn, the tracks with the states of their automata, what ties them and by
+    which route, and what a sweep costs, for its data.
     """
+    if posterior or theory.suffix == ".toml" or theory.is_dir():
+        if counts or facts:
+            raise DataError("a project's data say how much there is: leave out --size and --facts")
+        _plan_project(theory, posterior=posterior, timed=timed, as_json=as_json)
+        return
     meaning = semantics_of(semantics, p)
     checked = check_theory(load_theory(theory))
     sizes = _sizes(
@@ -94,6 +108,39 @@ def _seconds(done: Mapping[Kind, int], *, boolean: bool) -> dict[str, float]:
     if boolean:
         return {"values": values}
     return {"values": values, "with_gradients": machine.time(done, gradients=True)}
+
+
+def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) -> None:
+    """How the worlds of a project would be sampled."""
+    from dataclasses import replace
+
+    from fotltn.posterior.plan import explain, plan_of, seconds_of
+    from fotltn.project.build import build
+    from fotltn.project.config import read_config
+    from fotltn.project.sampled import sampler_for
+
+    config = read_config(path)
+    if posterior:
+        config = replace(config, method="posterior")
+    if config.method != "posterior":
+        raise DataError(
+            Diagnostic(
+                f"the project '{path}' learns by gradients, and its theory is planned",
+                hint="fotltn plan THEORY --size SORT=NUMBER …; or --posterior, for sampling",
+            )
+        )
+    built = build(config)
+    sampler = sampler_for(built)
+    made = plan_of(sampler)
+    seconds = seconds_of(sampler) if timed else None
+    if as_json:
+        emit_json({"ok": True, "project": str(path), **made.as_dict(), "seconds": seconds})
+        return
+    warn((*built.world.theory.warnings, *built.world.facts.warnings))
+    for line in explain(made):
+        print(line)
+    if seconds is not None:
+        print(f"About {duration(seconds)}, on this machine")
 
 
 def _by_rows(

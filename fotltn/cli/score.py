@@ -11,7 +11,7 @@ from fotltn.cli.options import Json, ModelFolder, NewTables
 from fotltn.cli.output import asked_model, emit_json, warn
 from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
 from fotltn.errors import Diagnostic
-from fotltn.format import count, degree, share
+from fotltn.format import count, degree, number, share
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ def score(
     """Score a model's predictions against test facts.
 
     PR-AUC, ROC-AUC and accuracy are those of the facts held back for testing, or, with --data, of
-    those that the new data state, by predicate and on average. Axioms are shown with how far they
-    hold. KB-SAT comes with what predictions that know nothing would score. Exit status: 0 if
-    everything could be evaluated, 1 if the input has errors, 2 for a wrong call.
+    those that the new data state, by predicate and on average; of probabilities, so are log-loss
+    and ECE, the error of calibration. Axioms are shown with how far they hold. KB-SAT comes with
+    what predictions that know nothing would score. Exit status: 0 if everything could be evaluated,
+    1 if the input has errors, 2 for a wrong call.
     """
     limit = 0.5 if threshold is None else threshold
     check_share(limit)
@@ -70,10 +71,15 @@ def score(
     if report is None:
         say("No facts are held back for testing; give some with --facts.")
     else:
-        show(metrics_table(report, "facts" if facts else "test facts"))
+        kind = "facts" if facts else "test facts"
+        show(metrics_table(report, kind, probabilities=scored.posterior is not None))
     if audit is not None:
         print()
         _print_axioms(audit)
+    if scored.posterior is not None and scored.posterior.violations:
+        cells = scored.posterior.violations.items()
+        shown = ", ".join(f"{name} {number(expected, 1)}" for name, expected in cells)
+        say(f"Cells that a sampled world violates on average: {shown}; hard axioms hold in all.")
 
 
 def _print_axioms(audit: Audit) -> None:

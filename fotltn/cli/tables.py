@@ -61,17 +61,18 @@ def say(*sentences: str, style: str | None = None) -> None:
         console.print(sentence, style=style)
 
 
-def metrics_table(report: Report, kind: str = "test facts") -> Table:
-    """How good predictions are, by predicate and on average."""
-    table = grid(
-        "predicate", kind, "true", "PR-AUC", "chance", "ROC-AUC", "accuracy", left=["predicate"]
-    )
+def metrics_table(
+    report: Report, kind: str = "test facts", *, probabilities: bool = False
+) -> Table:
+    """How good predictions are, by predicate and on average; of probabilities, also how far off."""
+    shown = {"pr_auc": "PR-AUC", "chance": "chance", "roc_auc": "ROC-AUC", "accuracy": "accuracy"}
+    shown |= {"log_loss": "log-loss", "ece": "ECE"} if probabilities else {}
+    table = grid("predicate", kind, "true", *shown.values(), left=["predicate"])
     for name, one in report.predicates.items():
-        shown = (one.pr_auc, one.chance, one.roc_auc, one.accuracy)
-        add(table, name, count(one.facts), count(one.positive), *(number(m.value) for m in shown))
+        values = (number(getattr(one, metric).value) for metric in shown)
+        add(table, name, count(one.facts), count(one.positive), *values)
     table.add_section()
-    means = [report.mean[m].value for m in ("pr_auc", "chance", "roc_auc", "accuracy")]
-    add(table, "mean", "", "", *map(number, means), style="bold")
+    add(table, "mean", "", "", *(number(report.mean[m].value) for m in shown), style="bold")
     return table
 
 

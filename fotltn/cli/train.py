@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,6 +26,10 @@ def train(
     no_axioms: Annotated[
         bool, typer.Option("--no-axioms", help="Learn from facts alone, to compare.")
     ] = False,
+    method: Annotated[
+        Literal["gradient", "posterior"] | None,
+        typer.Option("--method", help="Another method than the project's."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Another seed of training.")
     ] = None,
@@ -47,13 +51,13 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train the networks of a project, and save them as a model.
+    """Learn a project, by gradients or by sampling, and save a model.
 
     Interrupted by Ctrl-C or killed, it goes on where it was when it is run again, and ends with
     the same model. Exit status: 0 if a model was saved, 1 if the input has errors, 2 for a wrong
     call, 130 if it was interrupted.
     """
-    from fotltn.cli.display import Display, print_metrics
+    from fotltn.cli.display import Display, mixing_text, print_metrics
     from fotltn.project.config import read_config
     from fotltn.project.loggers import as_callbacks
     from fotltn.project.train import train_and_save, without_axioms
@@ -62,11 +66,15 @@ def train(
     training = config.training
     training = training if seed is None else replace(training, seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)
-    config = replace(config, training=training)
+    config = replace(config, training=training, method=method or config.method)
     config = without_axioms(config) if no_axioms else config
     path = model if model is not None else config.model_path()
     words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
-    told = as_callbacks([*words, Display(config.training.epochs, quiet=as_json)])
+    display = Display(config.training.epochs, quiet=as_json)
+    if config.method == "posterior":
+        sweeps = config.posterior.burn_in + config.posterior.sweeps
+        display = Display(sweeps, what="sweeps", quiet=as_json)
+    told = as_callbacks([*words, display])
     trained = train_and_save(config, path, fresh=fresh, callbacks=told)
     if as_json:
         metrics = trained.metrics()
@@ -74,9 +82,11 @@ def train(
             {
                 "ok": True,
                 "model": str(path),
+                "method": config.method,
                 "reason": trained.reason,
                 "epochs": len(trained.history),
                 "best_epoch": trained.best_epoch,
+                "posterior": None if trained.posterior is None else trained.posterior.as_dict(),
                 "warnings": list(trained.warnings),
                 "definitions": {
                     name: {"formula": how.formula, "axioms": list(how.axioms)}
@@ -91,7 +101,11 @@ def train(
         return
     for warning in trained.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{path}: {trained.reason}, best epoch {trained.best_epoch} of {len(trained.history)}")
+    if trained.posterior is not None:
+        print(f"{path}: {trained.reason}, {mixing_text(trained.posterior.mixing)}")
+    else:
+        best = f"best epoch {trained.best_epoch} of {len(trained.history)}"
+        print(f"{path}: {trained.reason}, {best}")
     print_metrics(trained)
     if trained.trust is not None:
         shown = ", ".join(f"{name} {number(factor, 2)}" for name, factor in trained.trust.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fotltn.cli.tables import add, grid, show
@@ -22,22 +22,38 @@ class ValueRow:
     binding: dict[str, str]
     times: Sequence[int]
     values: Sequence[float | bool | None]
+    intervals: Sequence[tuple[float, float]] | None = None
 
     def place(self, *, several: bool) -> dict[str, object]:
         """The binding and, if there are several, the trace; for machines."""
         trace = {"trace": self.trace} if several else {}
         return {**trace, **({"binding": self.binding} if self.binding else {})}
 
+    def at(self, place: int) -> ValueRow:
+        """The row at one of its times."""
+        intervals = None if self.intervals is None else [self.intervals[place]]
+        return replace(
+            self, times=[self.times[place]], values=[self.values[place]], intervals=intervals
+        )
+
+    def ends(self, place: int | None) -> dict[str, object]:
+        """The ends of intervals, at a place or at all, for machines; nothing if there are none."""
+        if self.intervals is None:
+            return {}
+        low, high = zip(*self.intervals, strict=True)
+        if place is None:
+            return {"low": low, "high": high}
+        return {"low": low[place], "high": high[place]}
+
 
 def value_rows(formula: str, answer: Answer) -> list[ValueRow]:
     """A row for each binding in each trace."""
     variables = [axis.name for axis in answer.axes]
-    return [
-        ValueRow(
-            formula, b.trace, dict(zip(variables, b.names, strict=True)), answer.times, b.values
-        )
-        for b in answer.bindings()
-    ]
+    rows = []
+    for b in answer.bindings():
+        binding = dict(zip(variables, b.names, strict=True))
+        rows.append(ValueRow(formula, b.trace, binding, answer.times, b.values, b.intervals))
+    return rows
 
 
 def show_values(
@@ -58,7 +74,9 @@ def show_values(
     variables = list(dict.fromkeys(v for row in rows for v in row.binding))
     words = ["formula", *(["trace"] if several else []), *variables]
     heads = ["time", "value"] if times is None else [f"t={t}" for t in times]
-    table = grid(*words, *heads, left=words, fold=words)
+    # Beside several times there is no room for intervals.
+    ends = (times is None or len(heads) == 1) and any(row.intervals for row in rows)
+    table = grid(*words, *heads, *(["95 %"] if ends else []), left=words, fold=words)
     for row in rows:
         where = [row.trace] if several else []
         bound = [row.binding.get(v, "") for v in variables]
@@ -66,5 +84,7 @@ def show_values(
         if times is None:
             cells = [str(row.times[0]), *cells]
         gaps = [""] * (len(heads) - len(cells))
+        if row.intervals is not None and ends:
+            gaps.append(" to ".join(degree(end, digits) for end in row.intervals[0]))
         add(table, row.formula, *where, *bound, *cells, *gaps)
     show(table)

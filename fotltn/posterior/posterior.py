@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError
+from fotltn.errors import DataError, Diagnostic, listing
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory
@@ -107,6 +107,17 @@ class Posterior:
         """The number of worlds."""
         return len(self.density)
 
+    def as_dict(self) -> dict[str, object]:
+        """What there is to say beside the worlds themselves, for machines."""
+        return {
+            "worlds": self.count,
+            "chains": self.chains,
+            "rates": {name: rates._asdict() for name, rates in self.rates.items()},
+            "violations": dict(self.violations),
+            "r_hat": dict(self.mixing.r_hat),
+            "effective": dict(self.mixing.effective),
+        }
+
     def world(self, number: int) -> Tables:
         """A sampled world as tables, with what is given.
 
@@ -117,9 +128,10 @@ class Posterior:
             raise DataError(f"worlds have numbers from 0 to {self.count - 1}, not {number}")
         return self._with({name: table[number] for name, table in self.worlds.items()})
 
-    def most_probable(self) -> Tables:
-        """The most likely one of the sampled worlds."""
-        return self.world(int(self.density.argmax()))
+    @property
+    def most_probable(self) -> int:
+        """The number of the most likely one of the sampled worlds."""
+        return int(self.density.argmax())
 
     def degrees(self) -> Tables:
         """What is given, and the probabilities of atoms as degrees."""
@@ -309,6 +321,7 @@ class SamplingRun:
         self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
         self._density: list[Tensor] = []
         self._broken: dict[str, float] = {}
+        self._unruly: dict[str, int] = {}
 
     @property
     def total(self) -> int:
@@ -337,6 +350,8 @@ class SamplingRun:
             for name, table in sampler.snapshot().items():
                 self._stored[name].append(table)
             self._density.append(sampler.density())
+            for name, cells in sampler.broken().items():
+                self._unruly[name] = self._unruly.get(name, 0) + int((cells > 0).sum())
             for name, costs in sampler.soft().items():
                 self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
 
@@ -350,10 +365,19 @@ class SamplingRun:
         """What all sweeps came to.
 
         Raises:
-            NoWorldError: a world breaks a hard axiom.
+            NoWorldError: worlds break hard axioms.
         """
         sampler, how = self.sampler, self._how
         refuse(sampler, "last")
+        if names := [n for n, worlds in self._unruly.items() if worlds]:
+            most = max(self._unruly.values())
+            raise NoWorldError(
+                Diagnostic(
+                    f"{most} of the worlds that count break {listing(names)}: they had not come "
+                    "to obey when they began to count",
+                    hint=f"more time, as burn_in = {2 * how.burn_in}",
+                )
+            )
         return Posterior(
             sampler.known, self.learned, {n: t / how.sweeps for n, t in self._sums.items()},
             {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
@@ -384,13 +408,14 @@ class SamplingRun:
             "done": self.done,
             "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
             "broken": self._broken,
+            "unruly": self._unruly,
         }
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         """Go on from a state, of the same task."""
         sampler, device = self.sampler, self.sampler.known.lengths.device
         self.done = document["done"]
-        self._broken = dict(document["broken"])
+        self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
         sampler.generator.set_state(tensors["generator"])
         self._density = [part.to(device) for part in tensors.get("density", ())]

@@ -318,10 +318,10 @@ def _metrics(metrics: Report | None) -> Iterator[str]:
         "On the facts to test on, at the threshold 0.5. `chance` is what a constant scores in "
         "PR-AUC.\n"
     )
-    yield "| predicate | test facts | true | PR-AUC | chance | ROC-AUC | accuracy | Brier |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield "| predicate | test facts | true | PR-AUC | chance | ROC-AUC | accuracy | Brier | ECE |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for name, row in metrics.predicates.items():
-        scores = (row.pr_auc, row.chance, row.roc_auc, row.accuracy, row.brier)
+        scores = (row.pr_auc, row.chance, row.roc_auc, row.accuracy, row.brier, row.ece)
         cells = [_code(name), count(row.facts), count(row.positive)]
         yield f"| {' | '.join([*cells, *(number(s.value) for s in scores)])} |"
 

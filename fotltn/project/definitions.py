@@ -23,11 +23,9 @@ def settled(config: Config, theory: CheckedTheory) -> Config:
     """The settings, in which the kind of every predicate is said.
 
     A definition that uses nothing learned stays an axiom: labels could change nothing about it. In
-    sampled worlds only hard axioms define, and what is not defined is drawn.
+    sampled worlds, what is not defined is drawn, and its kind stays open.
     """
     sampled = config.method == "posterior"
-    if sampled:
-        theory = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
     names = [n for n, how in config.predicates.items() if how.kind == AUTO]
     if not names:
         return config

@@ -1,7 +1,8 @@
 """Logs of training for other programs: TensorBoard, MLflow, and Weights & Biases.
 
 Each is a package that only its logger loads. All are told the same: losses and the values of axioms
-by epoch, and in the end the metrics on test facts. The latter two also get all settings, and the
+by epoch, or how far chains agree by sweep, and in the end the metrics on test facts. The latter two
+also get all settings, and the
 folder of the model.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 from fotltn.analysis.metrics import METRICS
 from fotltn.errors import DataError, Diagnostic, listing, missing, name_hint, shown
 from fotltn.learn.fit import Epoch
+from fotltn.posterior.posterior import SamplingProgress
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import lasting
 from fotltn.project.model import Model
@@ -63,6 +65,14 @@ def scalars(epoch: Epoch) -> dict[str, float]:
     """The numbers of an epoch, by name."""
     losses = {"loss/total": epoch.loss, "loss/facts": epoch.facts, "loss/watched": epoch.watched}
     return losses | {f"axioms/{name}": value for name, value in epoch.values.items()}
+
+
+def agreement(progress: SamplingProgress) -> dict[str, float]:
+    """How far chains agree after a sweep, by name; nothing if that is not known."""
+    if progress.mixing is None:
+        return {}
+    numbers = {f"r_hat/{name}": value for name, value in progress.mixing.r_hat.items()}
+    return numbers | {f"effective/{n}": value for n, value in progress.mixing.effective.items()}
 
 
 def results(model: Model) -> dict[str, float]:
@@ -119,6 +129,11 @@ class TensorBoardLog(Callback):
         self.last = epoch.number
         self._write(scalars(epoch))
 
+    def sweep(self, progress: SamplingProgress) -> None:
+        """Write how far chains agree."""
+        self.last = progress.sweep
+        self._write(agreement(progress))
+
     def end(self, model: Model | None) -> None:
         """Write metrics, and close the logs."""
         if model is not None:
@@ -170,6 +185,12 @@ class MLflowLog(Callback):
         """Write the numbers of an epoch."""
         with self._refusals():
             self.mlflow.log_metrics(_named(scalars(epoch)), step=epoch.number)
+
+    def sweep(self, progress: SamplingProgress) -> None:
+        """Write how far chains agree."""
+        with self._refusals():
+            if numbers := agreement(progress):
+                self.mlflow.log_metrics(_named(numbers), step=progress.sweep)
 
     def end(self, model: Model | None) -> None:
         """Write metrics and the model, and end the run, if it was begun here."""
@@ -234,6 +255,11 @@ class WandbLog(Callback):
     def epoch(self, epoch: Epoch) -> None:
         """Write the numbers of an epoch."""
         self.run.log({"epoch": epoch.number, **scalars(epoch)})
+
+    def sweep(self, progress: SamplingProgress) -> None:
+        """Write how far chains agree."""
+        if numbers := agreement(progress):
+            self.run.log({"sweep": progress.sweep, **numbers})
 
     def end(self, model: Model | None) -> None:
         """Write metrics and the model, and end the run, if it was begun here."""

@@ -31,7 +31,7 @@ from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun,
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.project.build import Built
 from fotltn.project.config import Config
-from fotltn.project.stored import is_number, numbers_by_name
+from fotltn.project.stored import numbers_by_name
 from fotltn.project.world import World
 from fotltn.semantics.tables import Value
 from fotltn.syntax.parse import parse_formula
@@ -67,7 +67,7 @@ def sampler_for(built: Built, sampling: Sampling | None = None) -> Sampler:
             there, logits.get(name, torch.zeros(())).to(there.device), _ABSENT
         )
     define = {
-        name: Definition(name, checked.free, checked.formula, ())
+        name: Definition(name, checked.free, checked.formula, config.predicates[name].axioms)
         for name, checked in grounding.definitions.items()
         if name in grounding.marginals
     }
@@ -289,13 +289,7 @@ def pack_posterior(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, A
     """Worlds as tensors of bytes, and what goes with them."""
     tensors = {f"posterior/worlds/{n}": packed(t) for n, t in posterior.worlds.items()}
     tensors["posterior/density"] = posterior.density
-    return tensors, {
-        "chains": posterior.chains,
-        "rates": {n: list(rates) for n, rates in posterior.rates.items()},
-        "violations": dict(posterior.violations),
-        "r_hat": dict(posterior.mixing.r_hat),
-        "effective": dict(posterior.mixing.effective),
-    }
+    return tensors, posterior.as_dict()
 
 
 def unpack_posterior(
@@ -321,21 +315,17 @@ def unpack_posterior(
         shape = (len(density), *grounding.marginals[name].table.shape)
         worlds[name] = unpacked(data, shape).to(device)
     rates = document["rates"]
-    right = isinstance(rates, dict) and all(_is_pair(pair) for pair in rates.values())
-    _expect(right and set(rates) == set(names), "its rates are another thing")
+    _expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are another thing")
+    pairs = {n: NoiseRates(**numbers_by_name(pair, "a rate")) for n, pair in rates.items()}
     tables = {n: m.table.to(torch.float64) for n, m in grounding.marginals.items()}
     for name, table in tables.items():
         _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
     numbers = [numbers_by_name(document[k], k) for k in ("violations", "r_hat", "effective")]
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
-        chains, {n: NoiseRates(*pair) for n, pair in rates.items()}, numbers[0],
+        chains, pairs, numbers[0],
         MixingReport(numbers[1], numbers[2]),
     )  # fmt: skip
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
 
 
 def _expect(right: bool, what: str) -> None:

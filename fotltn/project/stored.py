@@ -143,7 +143,7 @@ def unpack_history(past: Any) -> tuple[Epoch, ...]:
         numbers += [] if entry["axioms"] is None else [entry["axioms"]]
         _expect(type(entry["number"]) is int and type(entry["best"]) is bool, _EPOCH)
         epochs.append(Epoch(**{**entry, "values": numbers_by_name(entry["values"], _EPOCH)}))
-        _expect(all(map(is_number, numbers)), _EPOCH)
+        _expect(all(map(_is_number, numbers)), _EPOCH)
     return tuple(epochs)
 
 
@@ -153,7 +153,7 @@ def numbers_by_name(value: Any, what: str) -> dict[str, float]:
     Raises:
         ValueError: it is another thing.
     """
-    _expect(isinstance(value, dict) and all(map(is_number, value.values())), what)
+    _expect(isinstance(value, dict) and all(map(_is_number, value.values())), what)
     return dict(value)
 
 
@@ -253,7 +253,7 @@ class _Stored:
         for name, entry in _typed(self.domain, "tables", dict).items():
             shape = list(table_shape(self.frame, self.signature.predicates[name]))
             right = isinstance(entry, list) and len(entry) == 2 and entry[0] == shape
-            _expect(right and is_number(entry[1]), f"the table of '{name}' is not of its facts")
+            _expect(right and _is_number(entry[1]), f"the table of '{name}' is not of its facts")
             index, value = (self.tensors[f"given/{name}/{part}"] for part in ("index", "value"))
             predicates[name] = sparse_table(index, value, shape, default=entry[1])
         for key, table in below(self.tensors, "given/").items():
@@ -348,8 +348,7 @@ def _typed(value: Any, key: str, kind: type) -> Any:
     return value[key]
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a finite number."""
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 

@@ -132,6 +132,7 @@ class ModelContent:
                 "best_epoch": model.best_epoch,
                 "flips": model.flips,
                 "history": [asdict(e) for e in model.history],
+                "posterior": None if model.posterior is None else model.posterior.as_dict(),
             },
             "theory": show_theory(model.world.source),
             "size": dict(self.size),
@@ -361,7 +362,8 @@ def _calibration(content: ModelContent) -> dict[str, Picture]:
     for i, (name, one) in enumerate(predicates.items()):
         error = number(one.calibration.error.value)
         label = f"Calibration of {name}: predictions are off by {error} on average."
-        caption = f"{name}: off by {error} on average; Brier score {number(one.brier.value)}."
+        scores = f"Brier score {number(one.brier.value)}, log-loss {number(one.log_loss.value)}"
+        caption = f"{name}: off by {error} on average; {scores}."
         plot = partial(plots.calibration, title=name)
         figure = _drawn(plot, one.calibration, 3.6, 2.8)
         pictures[name] = picture(figure, f"calibration-{i + 1}", label, caption)

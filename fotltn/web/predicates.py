@@ -32,7 +32,8 @@ async def predicates(state: WebState, request: Request) -> Response:
                 None
                 if one is None
                 else {"facts": one.facts, "pr_auc": one.pr_auc.value, "chance": one.chance.value,
-                      "accuracy": one.accuracy.value}
+                      "accuracy": one.accuracy.value, "log_loss": one.log_loss.value,
+                      "ece": one.ece.value}
             )  # fmt: skip
     content = {"inspected": [s.name for s in state.sides], "predicates": entries}
     return visit.answer("predicates.html", content)
@@ -63,8 +64,11 @@ async def predicate(state: WebState, request: Request) -> Response:
     show = visit.choice("show", SHOWN, SHOWN[0])
     if visit.form == "bytes":
         return rows.part(table.prediction_bytes if show == SHOWN[0] else table.label_bytes)
+    report = await state.metrics(side)
+    measured = None if report is None else report.predicates.get(name)
     content = {
         "predicate": name,
+        "calibration": None if measured is None else measured.calibration.as_dict(),
         "sorts": list(decl.sorts),
         "static": decl.static,
         "learned": name in visit.inspected.learned,

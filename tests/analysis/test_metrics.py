@@ -212,6 +212,19 @@ def test_tensors_are_as_good_as_arrays(dtype):
     assert m.pr_auc(torch.tensor(truth, dtype=torch.bool), values) == expected
 
 
+def test_log_loss_is_the_mean_of_logarithms():
+    truth, score = random_facts(3)
+    likely = np.where(np.asarray(truth) == 1, score, 1 - np.asarray(score))
+    assert m.log_loss(truth, score).value == pytest.approx(float(-np.log(likely).mean()))
+    assert m.log_loss([1], [0.0]).value == pytest.approx(-np.log(1e-12))
+    assert m.log_loss([], []).reason == "there are no facts"
+
+
+def test_ece_is_the_error_of_calibration():
+    row = m.report({"P": random_facts(5)}).predicates["P"]
+    assert row.ece == row.calibration.error
+
+
 # --- reports ---------------------------------------------------------------------------------
 
 

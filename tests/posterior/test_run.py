@@ -164,3 +164,20 @@ def test_conditions_have_no_free_variables():
     assert str(caught.value) == (
         "error: a condition has no free variables, but it has 'r'; bind them"
     )
+
+
+def test_worlds_that_count_before_they_obey_are_refused(monkeypatch):
+    run = SamplingRun(sampler())
+    cells = {"Stays": torch.tensor([0, 2, 0, 0, 1, 0])}
+    while not run.finished:
+        if run.done == 11:
+            monkeypatch.setattr(run.sampler, "broken", lambda: cells)
+        run.sweep()
+        monkeypatch.undo()
+    with pytest.raises(DataError) as caught:
+        run.result()
+    assert str(caught.value) == (
+        "error: 2 of the worlds that count break 'Stays': they had not come to obey when they "
+        "began to count\n"
+        "      = more time, as burn_in = 16"
+    )

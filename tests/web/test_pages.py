@@ -296,6 +296,21 @@ def test_predictions_stand_beside_labels(pair, models):
     assert (labels != 255).sum() == found["labelled"]
 
 
+def test_a_predicate_shows_how_reliable_its_degrees_are(pair, models):
+    model = models[0].model
+    assert model is not None
+    report = model.metrics(threshold=models[0].threshold)
+    assert report is not None
+    measured = report.predicates["Crossing"].calibration
+    calibration = get(pair, "/predicate/Crossing")["calibration"]
+    assert calibration["error"]["value"] == pytest.approx(measured.error.value)
+    page = pair.get("/predicate/Crossing", headers=HTML).text
+    assert text_of(page).count("Reliability") == 1
+    assert page.count('<circle class="point"') == sum(b.count > 0 for b in measured.bins)
+    assert get(pair, "/predicate/Close")["calibration"] is None
+    assert "Reliability" not in pair.get("/predicate/Close", headers=HTML).text
+
+
 def test_two_models_are_compared(pair, models):
     found = get(pair, "/compare")
     assert found["comparable"] is True

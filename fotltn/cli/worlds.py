@@ -1,0 +1,57 @@
+"""`fotltn worlds`: sampled worlds as tables of facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fotltn.cli.options import Json, ModelFolder
+from fotltn.cli.output import asked_model, emit_json
+
+
+def worlds(
+    model: ModelFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the tables.")],
+    number: Annotated[int, typer.Option("--number", min=1, help="How many worlds.")] = 10,
+    most_probable: Annotated[
+        bool, typer.Option("--most-probable", help="Only the most probable one of all.")
+    ] = False,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Write Parquet files in place of CSV.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write sampled worlds as tables of facts, a file each.
+
+    A row says of a learned fact whether it is true in the world; the tables can be read again as
+    facts. The worlds are those of different chains that came last. Files of the same names are
+    replaced. Exit status: 0 if they are written, 1 if the input has errors or the model has no
+    worlds, 2 for a wrong call.
+    """
+    from fotltn.analysis.predictions import predictions, write_tables
+    from fotltn.errors import DataError
+    from fotltn.project.sampled import no_worlds
+
+    posterior = asked_model(model, None).posterior
+    if posterior is None:
+        raise no_worlds("worlds are written of those that were sampled", None)
+    if number > posterior.count:
+        raise DataError(f"there are {posterior.count} worlds, not {number}")
+    last = posterior.count - 1
+    chosen = [posterior.most_probable] if most_probable else range(last, last - number, -1)
+    kind = "parquet" if parquet else "csv"
+    files = {n: out / f"world-{n:04d}.{kind}" for n in chosen}
+    tables = {files[n]: predictions(posterior.world(n), posterior.learned) for n in chosen}
+    write_tables(tables)
+    rows = next(iter(tables.values())).num_rows
+    if as_json:
+        listed = [
+            {"number": n, "file": str(file), "log_density": float(posterior.density[n])}
+            for n, file in files.items()
+        ]
+        emit_json({"ok": True, "model": str(model), "rows": rows, "worlds": listed})
+        return
+    for n, file in files.items():
+        print(f"{file}: {rows:,} rows, log density {float(posterior.density[n]):.1f}")

@@ -1,0 +1,160 @@
+"""Projects with method = "posterior": settings, what is refused, and rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fotltn.errors import DataError, FotError
+from fotltn.learn.objective import fact_loss
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.project.build import build
+from fotltn.project.config import Config, config_of, read_config
+from fotltn.project.sampled import sampler_for
+from fotltn.project.toml import parse_toml
+from fotltn.project.written import show_config
+from tests.project.robots import other, project
+
+
+def read(text: str) -> Config:
+    return config_of(parse_toml(text, "project.toml"), Path())
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+def test_the_method_is_gradient_where_nothing_is_said():
+    config = read('[theory]\nfile = "t.fot"')
+    assert (config.method, config.posterior.worlds) == ("gradient", 32)
+
+
+def test_settings_come_back_from_what_is_written():
+    text = other(("[training]", '[objective]\nmissed = "learned"\n[training]'))
+    config = read(text)
+    assert config == read(show_config(config))
+    assert (config.posterior.sweeps, config.posterior.learn) == (9, True)
+    assert config.objective.missed == "learned"
+
+
+RATES = '[objective]\npreset = "recipe"\nmissed = { Slow = 0.2, Faulty = "learned" }\n[training]'
+
+
+def test_rates_are_given_by_predicate(tmp_path):
+    built = build(read_config(project(tmp_path, other(("[training]", RATES)))))
+    evidence = sampler_for(built).evidence
+    assert evidence.rates["Slow"] == NoiseRates(0.2, 0.1)
+    assert evidence.rates["Alarm"] == NoiseRates(0.1, 0.1)
+    assert evidence.learned == {"Faulty"}
+
+
+def test_rates_are_learned_where_nothing_is_said_of_noise(tmp_path):
+    built = build(read_config(project(tmp_path)))
+    assert sampler_for(built).evidence.learned == {"Faulty", "Slow", "Alarm", "Worn", "Idle"}
+
+
+def test_gradients_know_rates_by_predicate(tmp_path):
+    """The loss is as with the rates of each predicate for all, on its own labels."""
+    gradient = other(
+        ('method = "posterior"\n', ""),
+        ("[training]", RATES.replace(', Faulty = "learned"', "")),
+    )
+    task = build(read_config(project(tmp_path, gradient))).task
+    with torch.no_grad():
+        tables, labels = task.grounding(), task.labels
+    total = 0.0
+    for name in labels.truth:
+        rate = {"Slow": 0.2}.get(name)
+        alone = replace(task.objective, missed=rate)
+        loss = fact_loss(alone, labels.only([name]), tables, 0, 0.1)
+        total += float(loss) * len(labels.truth[name]) / labels.total
+    assert float(fact_loss(task.objective, labels, tables, 0, 0.1)) == pytest.approx(total)
+
+
+REFUSED = {
+    "a network": (
+        other(('Slow = "logits"', 'Slow = "network"')),
+        "'Slow' is computed by a network, and a posterior samples worlds without networks",
+        'kind = "auto", which samples it, or method = "gradient"',
+    ),
+    "exclusive": (
+        other(("[posterior]", '[[exclusive]]\npredicates = ["Near", "Idle"]\n[posterior]')),
+        "a posterior has no network that chooses one of Near, Idle",
+        "say in hard axioms that they exclude each other, as hard axiom Apart: forall x. "
+        'G !(Near(x) & Idle(x)); or method = "gradient"',
+    ),
+    "inputs": (
+        other(("[posterior]", "[inputs.robot]\nembedding = 3\n[posterior]")),
+        "a posterior has no networks that could see 'robot'",
+        'leave out [inputs.robot], or method = "gradient"',
+    ),
+    "a predicate that does not exist": (
+        other(("[training]", "[objective]\nmissed = { Slw = 0.2 }\n[training]")),
+        "the project speaks of the unknown predicate 'Slw'",
+        "did you mean 'Slow'?",
+    ),
+    "one rate learned": (
+        other(("[training]", '[objective]\nmissed = "learned"\ninvented = 0.1\n[training]')),
+        "of 'Faulty', one rate is learned, and the other is given",
+        "both are learned, or both are given",
+    ),
+    "rates that turn labels round": (
+        other(("[training]", "[objective]\nmissed = 0.6\ninvented = 0.5\n[training]")),
+        "the rates of 'Faulty' add to 1.1: its labels would say the opposite of what is true",
+        None,
+    ),
+    "a method in a section": (
+        '[theory]\nfile = "theory.fot"\nmethod = "posterior"\n',
+        "theory.method: the method is no part of a section",
+        "write it above [theory], and above all other sections",
+    ),
+    "no method": (
+        other(('"posterior"', '"posterio"')),
+        "method: unknown value 'posterio'",
+        "did you mean 'posterior'?",
+    ),
+    "no worlds": (
+        other(("worlds = 6", "worlds = 0")),
+        "posterior.worlds: expected a whole number from 1 to 1.04858e+06, not 0",
+        None,
+    ),
+    "a word that is no rate": (
+        other(("[training]", '[objective]\nmissed = "learnt"\n[training]')),
+        """objective.missed: expected a number from 0 to 1, or "learned", not 'learnt'""",
+        None,
+    ),
+    "rates that gradients do not learn": (
+        other(
+            ('method = "posterior"\n', ""),
+            ("[training]", '[objective]\nmissed = { Slow = "learned" }\n[training]'),
+        ),
+        "objective.missed: only a posterior learns a rate for each predicate",
+        'method = "posterior" above all sections; or learn_flips = true, for one rate',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_is_refused_with_what_would_work(tmp_path, what):
+    text, message, hint = REFUSED[what]
+    with pytest.raises(FotError) as caught:
+        sampler_for(build(read_config(project(tmp_path, text))))
+    first = caught.value.diagnostics[0]
+    assert (first.message, first.hint) == (message, hint)
+    assert first.span is not None or hint is None
+
+
+def test_features_are_refused(tmp_path):
+    table = "who,t,speed\nr0,0,1.5\n"
+    (tmp_path / "wide.csv").write_text(table, "utf-8")
+    wide = (
+        '[[data.wide]]\nfile = "wide.csv"\nsort = "robot"\nentity = "who"\ntime = "t"\n'
+        'features = ["speed"]\n\n[predicates]'
+    )
+    with pytest.raises(DataError) as caught:
+        build(read_config(project(tmp_path, other(("[predicates]", wide)))))
+    first = caught.value.diagnostics[0]
+    assert first.message == "a posterior has no networks that could see the features of 'wide.csv'"
+    assert "[data.wide.measures]" in (first.hint or "")
