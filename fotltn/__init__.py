@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fotltn.learn.module import AxiomLoss as AxiomLoss
     from fotltn.monitor.monitor import Monitor as Monitor
     from fotltn.monitor.trace import steps as steps
+    from fotltn.posterior.posterior import Posterior as Posterior
     from fotltn.project.api import train as train
     from fotltn.project.callbacks import Callback as Callback
     from fotltn.project.classifier import Classifier as Classifier
@@ -78,6 +79,7 @@ __all__ = (
     "Monitor",
     "PMean",
     "ParseError",
+    "Posterior",
     "Semantics",
     "SemanticsError",
     "Tables",
@@ -128,6 +130,7 @@ _LAZY = {
     "Model": "fotltn.project.model",
     "Monitor": "fotltn.monitor.monitor",
     "plots": "fotltn.reporting.plots",
+    "Posterior": "fotltn.posterior.posterior",
     "read": "fotltn.data",
     "report": "fotltn.api",
     "rules": "fotltn.api",

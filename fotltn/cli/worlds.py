@@ -53,5 +53,5 @@ def worlds(
         ]
         emit_json({"ok": True, "model": str(model), "rows": rows, "worlds": listed})
         return
-    for n, file in files.items():
-        print(f"{file}: {rows:,} rows, log density {float(posterior.density[n]):.1f}")
+    for file in files.values():
+        print(f"{file}: {rows:,} rows")

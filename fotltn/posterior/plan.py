@@ -29,7 +29,7 @@ class FactorPlan:
         hard: whether it must hold.
         route: how it is obeyed.
         points: of a window, how many points it sees at once.
-        cells: where tracks meet it; if they are tested by it, how many bindings there are.
+        places: where tracks meet it: bindings, of a window at points in time, with their tracks.
     """
 
     name: str
@@ -37,7 +37,7 @@ class FactorPlan:
     hard: bool
     route: FactorRoute
     points: int
-    cells: int
+    places: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +201,9 @@ def _explained(one: TrackPlan, points: int) -> Iterator[str]:
         yield f"  obeys: {', '.join(one.axioms)}"
     for factor in one.factors:
         name = f"labels of {factor.name}" if factor.labels else factor.name
-        how = (
-            f"window of {_many(factor.points, 'point')}, {_many(factor.cells, 'cell')}"
-            if factor.route == "window"
-            else f"draws are tested, {_many(factor.cells, 'binding')}"
-        )
-        yield f"  {name}: {how}"
+        window = f"window of {_many(factor.points, 'point')}"
+        how = window if factor.route == "window" else "draws are tested"
+        yield f"  {name}: {how}, {_many(factor.places, 'place')}"
     if one.colours > 1:
         yield f"  {count(one.colours)} groups, one after the other"
 
