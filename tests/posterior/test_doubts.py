@@ -24,6 +24,7 @@ FEW = Sampling(worlds=4, burn_in=4, sweeps=8, stored=4, learn=False)
 
 def exact(one: Case, posterior: Posterior) -> Exact:
     plan = posterior.structure
+    assert plan is not None
     return Exact(one, plan.free, {n: d.formula for n, d in plan.definitions.items()})
 
 
