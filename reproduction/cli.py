@@ -139,7 +139,9 @@ def posterior(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method", help="gradient, posterior, 'posterior, rates learned' or limit; repeatable."
+            "--method",
+            help="gradient, posterior, 'posterior, rates learned' or limit; of the ward also "
+            "'limit, from the truth'; repeatable.",
         ),
     ] = None,
     fraction: Annotated[

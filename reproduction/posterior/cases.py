@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ from reproduction.ward import world as ward
 WORLDS = ("deliveries", "CarPed35K", "ward")
 
 Degrees = Mapping[str, torch.Tensor]
+Limit = Callable[[Labels, int, str], Degrees]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +58,7 @@ class Case:
         seed: of everything that the run draws.
         limit: the Bayes limit: from labels, a seed and a device to probabilities, with axes
             (trace, arguments …, time).
+        limit_from_truth: the same, from chains that begin at the truth, where the sampler can.
     """
 
     theory: CheckedTheory
@@ -69,7 +71,8 @@ class Case:
     told: NoiseRates
     define: Mapping[str, str]
     seed: int
-    limit: Callable[[Labels, int, str], Degrees] = field(repr=False)
+    limit: Limit = field(repr=False)
+    limit_from_truth: Limit | None = field(default=None, repr=False)
 
 
 def case(world: str, fraction: float, repetition: int) -> Case:
@@ -196,10 +199,12 @@ def _ward(fraction: float, repetition: int) -> Case:
     train, test = split(source.every, fraction, by="facts", seed=1000 + repetition)
     noisy = deliveries.noisy(train, 1000 + repetition, rates=ward.RATES)
 
-    def limit(train: Labels, seed: int, device: str) -> Degrees:
-        return ward_limit.posterior(ward.generate(seed=0).rota, train, seed=seed, device=device)
+    made = ward.generate(seed=0)
+
+    def limit(train: Labels, seed: int, device: str, start: ward.Ward | None = None) -> Degrees:
+        return ward_limit.posterior(made.rota, train, seed=seed, start=start, device=device)
 
     return Case(
         source.theory, source.facts, source.stated, source.tables, ward.LEARNED, noisy, test,
-        WARD_TOLD, {}, repetition, limit,
+        WARD_TOLD, {}, repetition, limit, partial(limit, start=made),
     )  # fmt: skip

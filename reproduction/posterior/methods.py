@@ -28,6 +28,9 @@ EPOCHS = 300
 #: What is compared, by the names that records have for it.
 METHODS = ("gradient", "posterior", "posterior, rates learned", "limit")
 
+#: To see that the limit of the ward does not depend on where its chains begin.
+FROM_TRUTH = "limit, from the truth"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
@@ -57,6 +60,11 @@ def solve(method: str, case: Case, sampling: Sampling, device: str) -> Outcome:
             return sampled(case, sampling, device, told=False)
         case "limit":
             return Outcome(case.limit(case.train, case.seed, device))
+        case "limit, from the truth":
+            if case.limit_from_truth is None:
+                raise DataError("chains of this world's limit cannot begin at the truth; those of "
+                                "the ward's can")  # fmt: skip
+            return Outcome(case.limit_from_truth(case.train, case.seed, device))
         case _:
             hint = did_you_mean(method, METHODS) or f"there are {listing(METHODS)}"
             raise DataError(f"unknown method '{method}'; {hint}")

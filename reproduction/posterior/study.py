@@ -23,7 +23,7 @@ from fotltn.posterior.sampler import Sampling
 from reproduction.paper.published import REPETITIONS
 from reproduction.paper.sweep import append, done, each
 from reproduction.posterior.cases import WORLDS, Degrees, case
-from reproduction.posterior.methods import METHODS, solve
+from reproduction.posterior.methods import FROM_TRUTH, METHODS, solve
 from reproduction.report.compare import data_sets, fractions
 from reproduction.report.records import Record
 from reproduction.report.render import Table, percent, row, spread
@@ -56,7 +56,8 @@ class Job:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
-        for what, name, names in (("world", self.data, WORLDS), ("method", self.method, METHODS)):
+        methods = (*METHODS, FROM_TRUTH)
+        for what, name, names in (("world", self.data, WORLDS), ("method", self.method, methods)):
             if name not in names:
                 hint = did_you_mean(name, names) or f"there are {listing(names)}"
                 raise DataError(f"unknown {what} '{name}'; {hint}")

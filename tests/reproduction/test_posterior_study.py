@@ -19,7 +19,15 @@ from fotltn.posterior.sampler import Sampling
 from reproduction.cli import app
 from reproduction.posterior import cases, methods, study
 from reproduction.posterior.cases import WORLDS, case
-from reproduction.posterior.methods import METHODS, Outcome, as_table, gradient, sampled, solve
+from reproduction.posterior.methods import (
+    FROM_TRUTH,
+    METHODS,
+    Outcome,
+    as_table,
+    gradient,
+    sampled,
+    solve,
+)
 from reproduction.posterior.study import METRICS, Job, grid, scored, table
 from reproduction.report.records import read
 from reproduction.ward import world
@@ -110,7 +118,7 @@ def test_an_unknown_world():
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, FROM_TRUTH])
 def test_methods_give_probabilities_of_all_cells(method):
     one = case("ward", 0.5, 0)
     outcome = solve(method, one, FEW, "cpu")
@@ -160,6 +168,8 @@ def test_unknown_names():
         Job("ward", "posterior", 1, 0)
     with pytest.raises(DataError, match="repetitions are counted from 0, not -1"):
         Job("ward", "posterior", 0.1, -1)
+    with pytest.raises(DataError, match="cannot begin at the truth; those of the ward's can"):
+        solve(FROM_TRUTH, case("deliveries", 0.1, 0), FEW, "cpu")
     with pytest.raises(DataError, match="unknown method 'all'; there are"):
         solve("all", case("ward", 0.1, 0), FEW, "cpu")
 
