@@ -261,7 +261,7 @@ follow by definition: Alarm, Worn, Idle
   2 groups, one after the other
 
 a sweep: 4,320 steps of automata
-all: 64,800 steps, of the order of 1 second on one core
+all: 64,800 steps
 worlds: 1,512 bytes, with those that are stored
 """
 
@@ -270,6 +270,10 @@ def test_the_plan_of_a_project(call):
     assert call("plan", "robots").out == PLAN
     told = json.loads(call("plan", "robots/project.toml", "--json").out)
     assert (told["steps"], told["tied"], told["watched"]) == (4320, [], [])
+    assert told["seconds"] is None
+    timed = call("plan", "robots", "--time")
+    assert timed.out.startswith(PLAN + "About ")
+    assert timed.out.endswith("s, on this machine\n")
     (track,) = told["tracks"]
     assert track["factors"] == [
         {
