@@ -37,6 +37,7 @@ worlds = 6
 burn_in = 6
 sweeps = 9
 stored = 3
+learn = false
 
 [training]
 seed = 3

@@ -35,7 +35,7 @@ def test_settings_come_back_from_what_is_written():
     text = other(("[training]", '[objective]\nmissed = "learned"\n[training]'))
     config = read(text)
     assert config == read(show_config(config))
-    assert (config.posterior.sweeps, config.posterior.learn) == (9, True)
+    assert (config.posterior.sweeps, config.posterior.learn) == (9, False)
     assert config.objective.missed == "learned"
 
 
