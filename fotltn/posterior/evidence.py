@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from fotltn.grounding.labels import Labels
+from fotltn.logic import core as c
+from fotltn.posterior.clauses import number_of
 from fotltn.posterior.kinds import Kind
 from fotltn.posterior.rows import at_index
+from fotltn.tree import postorder
 
 #: A probability is at least this, so that a logarithm is a number.
 _LEAST = 1e-12
@@ -24,6 +27,9 @@ _STEPS, _POOLED = 1.0, 8.0
 
 #: So many predicates of a tuple follow each other as one.
 _TOGETHER = 4
+
+#: The most conditions that a prior tells apart.
+_MOST_CONDITIONS = 3
 
 #: With more values of static bits, tracks that differ in these follow the same prior.
 _MOST_STATIC = 8
@@ -99,19 +105,26 @@ class Group:
     Args:
         names: the predicates that change; groups with the same names share what is learned.
         bits: their numbers.
-        conditions: how many conditions are told apart.
+        conditions: the conditions that are told apart.
         statics: how many values of static bits are told apart.
+        values: for each case of conditions the value of those, as bits.
     """
 
     names: tuple[str, ...]
     bits: tuple[int, ...]
-    conditions: int
+    conditions: tuple[int, ...]
     statics: int
+    values: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
 
-    def where(self, at: Tensor, static: Tensor) -> Tensor:
-        """The number of a condition together with a value of the static bits."""
-        number = at * self.statics if self.conditions > 1 else torch.zeros_like(at)
-        return number + static if self.statics > 1 else number + torch.zeros_like(static)
+    @property
+    def number(self) -> int:
+        """How many tables there are, by condition and static bits."""
+        return self.statics << len(self.conditions)
+
+    def where(self, case: Tensor, static: Tensor) -> Tensor:
+        """The number of the table for a case of conditions and a value of the static bits."""
+        value = self.values[case] * self.statics
+        return value + static if self.statics > 1 else value + torch.zeros_like(static)
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +157,33 @@ def groups(kind: Kind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int
     return [(tuple(kind.moving.bits[b].predicate for b in part), tuple(part)) for part in parts]
 
 
+def told_apart(kind: Kind, bit: int, usable: Collection[int]) -> tuple[int, ...]:
+    """The conditions that the prior of a bit tells apart, of those that are given.
+
+    They are given, and about the arguments of the bit alone: of a relation to a certain entity,
+    about that one. For other entities they are the same, in the same order.
+    """
+    entities = {
+        (sort, slot.number)
+        for sort, slot in zip(kind.moving.bits[bit].sorts, kind.moving.bits[bit].slots, strict=True)
+        if slot.position is None
+    }
+    return tuple(
+        number
+        for number, formula in enumerate(kind.conditions)
+        if number in usable and _entities(formula) == entities
+    )[:_MOST_CONDITIONS]
+
+
+def _entities(formula: c.Formula) -> set[tuple[str, int]]:
+    """The entities that are named in a formula by number."""
+    return {
+        (node.sort, number)
+        for node in postorder(formula)
+        if isinstance(node, c.Constant) and (number := number_of(node)) is not None
+    }
+
+
 class Prior:
     """How values follow each other in time, by condition; and how frequent static ones are.
 
@@ -153,23 +193,33 @@ class Prior:
     """
 
     def __init__(
-        self, kind: Kind, conditions: int, shared: Collection[tuple[str, ...]],
+        self, kind: Kind, usable: Collection[int], shared: Collection[tuple[str, ...]],
         tables: PriorTables, device: torch.device,
     ) -> None:  # fmt: skip
-        """A prior that tells conditions apart, but for groups that several kinds share."""
-        self.kind, self.conditions, self.device, self.tables = kind, conditions, device, tables
+        """A prior that tells conditions apart, but for groups that several kinds share.
+
+        Args:
+            kind: the kind of tracks.
+            usable: the conditions that may be told apart.
+            shared: the groups that several kinds share.
+            tables: what is learned.
+            device: where to compute.
+        """
+        self.kind, self.device, self.tables = kind, device, tables
         static = 1 << len(kind.shape.static)
         several = static if static <= _MOST_STATIC else 1
-        self.groups = [
-            Group(names, bits, *((1, 1) if names in shared else (conditions, several)))
-            for names, bits in groups(kind, static=False)
-        ]
+        self.groups = []
+        for names, bits in groups(kind, static=False):
+            apart = () if names in shared else told_apart(kind, bits[0], usable)
+            self.groups.append(Group(names, bits, apart, 1 if names in shared else several))
+        self.conditions = sorted({number for group in self.groups for number in group.conditions})
+        self.cases = torch.zeros(1, dtype=torch.int64, device=device)
         self.static_groups = groups(kind, static=True)
         for group in self.groups:
             if group.names in tables.moves:
                 continue
             size = 1 << len(group.bits)
-            number = group.conditions * group.statics
+            number = group.number
             start = torch.full((number, size), 1.0 / size, dtype=torch.float64)
             stay = torch.full((size, size), 0.1 / max(1, size - 1), dtype=torch.float64)
             stay.fill_diagonal_(0.9)
@@ -179,6 +229,20 @@ class Prior:
         for names, bits in self.static_groups:
             start = torch.zeros(1 << len(bits), dtype=torch.float64, device=device)
             tables.static.setdefault(names, start)
+
+    def look(self, words: Tensor) -> Tensor:
+        """Which cases of conditions there are; the number of the case of each track and point.
+
+        Args:
+            words: the conditions of the prior, as bits, with axes (track, time).
+        """
+        at: Tensor
+        self.cases, at = torch.unique(words, return_inverse=True)
+        for group in self.groups:
+            group.values = torch.zeros_like(self.cases)
+            for place, number in enumerate(group.conditions):
+                group.values |= (self.cases >> self.conditions.index(number) & 1) << place
+        return at
 
     @property
     def static(self) -> Tensor:
@@ -209,7 +273,7 @@ class Prior:
         return value
 
     def by_way(self, letters: Tensor, letter: Tensor, last: Tensor, static: Tensor) -> Tensor:
-        """Logarithms of each way on, with axes (condition, way, state).
+        """Logarithms of each way on, with axes (case of conditions, way, state).
 
         Args:
             letters: the bits of each letter.
@@ -217,8 +281,8 @@ class Prior:
             last: the remembered bits of each state, or -1 at the start.
             static: the values of the static bits of each state.
         """
-        at = torch.arange(self.conditions, device=self.device).reshape(-1, 1, 1)
-        total = torch.zeros(self.conditions, *letter.shape, dtype=torch.float64, device=self.device)
+        at = torch.arange(len(self.cases), device=self.device).reshape(-1, 1, 1)
+        total = torch.zeros(len(self.cases), *letter.shape, dtype=torch.float64, device=self.device)
         remembered = self.kind.shape.remembered
         started = last >= 0
         for group in self.groups:
@@ -263,7 +327,7 @@ class Prior:
         Args:
             drawn: bits, with axes (world, track, time, bit).
             static: values of static bits, with axes (world, track).
-            at: the prior condition, with axes (track, time).
+            at: the case of conditions, with axes (track, time).
             lengths: the number of points of each track.
             share: how far to move.
             only: the groups that learn.
@@ -275,7 +339,7 @@ class Prior:
         for group in self.groups:
             if group.names not in only:
                 continue
-            size, number = 1 << len(group.bits), group.conditions * group.statics
+            size, number = 1 << len(group.bits), group.number
             where = group.where(at, static.unsqueeze(-1))
             value = self.word(drawn, group)
             first = where[..., 0] * size + value[..., 0]

@@ -20,9 +20,6 @@ from fotltn.semantics.tables import within
 #: What it costs to break a hard axiom that ties tracks, as a logarithm.
 HARD = 60.0
 
-#: The most conditions that a prior tells apart, as bits.
-_PRIOR_BITS = 3
-
 #: A track that weighs less than this, as a logarithm, cannot be.
 _IMPOSSIBLE = -600.0
 
@@ -73,10 +70,8 @@ class Mover:
         fixed = [
             n for n, f in enumerate(kind.conditions) if predicates(f) and not circuit.varies(f)
         ]
-        chosen = fixed[:_PRIOR_BITS]
-        known = self._conditions(chosen, {})
-        self.prior_at = known[0]
-        self.prior = Prior(kind, 1 << len(chosen), shared, tables, self.device)
+        self.prior = Prior(kind, fixed, shared, tables, self.device)
+        self.prior_at = self.prior.look(self._conditions(self.prior.conditions, {})[0])
         self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}

@@ -87,13 +87,7 @@ def structure(
     times = Counter(
         name for kind in kinds for name in {names for names, _ in groups(kind, static=False)}
     )
-    fixed = {
-        names
-        for kind in kinds
-        for names, bits in groups(kind, static=False)
-        if any(slot.position is None for slot in kind.moving.bits[bits[0]].slots)
-    }
-    shared = frozenset(names for names, number in times.items() if number > 1) | fixed
+    shared = frozenset(names for names, number in times.items() if number > 1)
     return replace(said, kinds=kinds, shared=shared, tied=tied, watched=tuple(watched))
 
 
