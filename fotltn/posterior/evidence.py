@@ -31,6 +31,9 @@ _TOGETHER = 4
 #: The most conditions that a prior tells apart.
 _MOST_CONDITIONS = 3
 
+#: The most bits beside a relation whose last values a prior tells apart.
+_MOST_BESIDE = 2
+
 #: With more values of static bits, tracks that differ in these follow the same prior.
 _MOST_STATIC = 8
 
@@ -107,6 +110,8 @@ class Group:
         bits: their numbers.
         conditions: the conditions that are told apart.
         statics: how many values of static bits are told apart.
+        beside: bits of the track's own arguments, whose last values are told apart, too: a relation
+            to a certain entity goes by what the track itself was.
         values: for each case of conditions the value of those, as bits.
     """
 
@@ -114,17 +119,19 @@ class Group:
     bits: tuple[int, ...]
     conditions: tuple[int, ...]
     statics: int
+    beside: tuple[int, ...] = ()
     values: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
 
     @property
     def number(self) -> int:
-        """How many tables there are, by condition and static bits."""
-        return self.statics << len(self.conditions)
+        """How many tables there are, by condition, static bits and bits beside."""
+        return self.statics << len(self.conditions) << len(self.beside)
 
-    def where(self, case: Tensor, static: Tensor) -> Tensor:
-        """The number of the table for a case of conditions and a value of the static bits."""
+    def where(self, case: Tensor, static: Tensor, beside: Tensor) -> Tensor:
+        """The number of the table for a case of conditions, static bits, and bits beside."""
         value = self.values[case] * self.statics
-        return value + static if self.statics > 1 else value + torch.zeros_like(static)
+        value = value + static if self.statics > 1 else value + torch.zeros_like(static)
+        return (value << len(self.beside)) + beside
 
 
 @dataclass(slots=True, eq=False)
@@ -211,7 +218,9 @@ class Prior:
         self.groups = []
         for names, bits in groups(kind, static=False):
             apart = () if names in shared else told_apart(kind, bits[0], usable)
-            self.groups.append(Group(names, bits, apart, 1 if names in shared else several))
+            statics = 1 if names in shared else several
+            beside = () if names in shared else self._beside(bits[0])
+            self.groups.append(Group(names, bits, apart, statics, beside))
         self.conditions = sorted({number for group in self.groups for number in group.conditions})
         self.cases = torch.zeros(1, dtype=torch.int64, device=device)
         self.static_groups = groups(kind, static=True)
@@ -229,6 +238,17 @@ class Prior:
         for names, bits in self.static_groups:
             start = torch.zeros(1 << len(bits), dtype=torch.float64, device=device)
             tables.static.setdefault(names, start)
+
+    def _beside(self, bit: int) -> tuple[int, ...]:
+        """The bits of the track's own arguments, for one that is about another entity as well."""
+        bits = self.kind.moving.bits[: self.kind.free]
+        if all(slot.position is not None for slot in bits[bit].slots):
+            return ()
+        mine = [
+            n for n, one in enumerate(bits)
+            if not one.static and all(slot.position is not None for slot in one.slots)
+        ]  # fmt: skip
+        return tuple(mine[:_MOST_BESIDE])
 
     def look(self, words: Tensor) -> Tensor:
         """Which cases of conditions there are; the number of the case of each track and point.
@@ -265,10 +285,10 @@ class Prior:
         """The names of all groups."""
         return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
 
-    def word(self, letters: Tensor, group: Group) -> Tensor:
-        """The values of a group, of letters with a last axis for bits."""
+    def word(self, letters: Tensor, bits: Sequence[int]) -> Tensor:
+        """The values of some bits, of letters with a last axis for bits."""
         value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
-        for place, bit in enumerate(group.bits):
+        for place, bit in enumerate(bits):
             value |= letters[..., bit].to(torch.int64) << place
         return value
 
@@ -283,18 +303,27 @@ class Prior:
         """
         at = torch.arange(len(self.cases), device=self.device).reshape(-1, 1, 1)
         total = torch.zeros(len(self.cases), *letter.shape, dtype=torch.float64, device=self.device)
-        remembered = self.kind.shape.remembered
         started = last >= 0
         for group in self.groups:
-            now = self.word(letters, group)[letter]
-            before = torch.zeros_like(last)
-            for place, bit in enumerate(group.bits):
-                before |= (last.clamp_min(0) >> remembered.index(bit) & 1) << place
-            where = group.where(at, static)
+            now = self.word(letters, group.bits)[letter]
+            before = self._last(last, group.bits)
+            where = group.where(at, static, self._last(last, group.beside))
             moves = self.tables.moves[group.names][where, before, now]
             initial = self.tables.initial[group.names][where, now]
             total = total + torch.where(started, moves, initial)
         return total
+
+    def _last(self, last: Tensor, bits: Sequence[int]) -> Tensor:
+        """Some of the remembered bits of states."""
+        value = torch.zeros_like(last)
+        for place, bit in enumerate(bits):
+            value |= (last.clamp_min(0) >> self.kind.shape.remembered.index(bit) & 1) << place
+        return value
+
+    def _where(self, group: Group, at: Tensor, static: Tensor, drawn: Tensor) -> Tensor:
+        """The numbers of a group's tables; at the first point, as after nothing."""
+        beside = torch.nn.functional.pad(self.word(drawn, group.beside)[..., :-1], (1, 0))
+        return group.where(at, static.unsqueeze(-1), beside)
 
     def density(
         self, drawn: Tensor, static: Tensor, at: Tensor, lengths: Tensor,
@@ -309,8 +338,8 @@ class Prior:
         for group in self.groups:
             if group.names not in names:
                 continue
-            where = group.where(at, static.unsqueeze(-1))
-            value = self.word(drawn, group)
+            where = self._where(group, at, static, drawn)
+            value = self.word(drawn, group.bits)
             first = self.tables.initial[group.names][where[..., 0], value[..., 0]]
             total = total + first.sum(1)
             moves = self.tables.moves[group.names]
@@ -340,8 +369,8 @@ class Prior:
             if group.names not in only:
                 continue
             size, number = 1 << len(group.bits), group.number
-            where = group.where(at, static.unsqueeze(-1))
-            value = self.word(drawn, group)
+            where = self._where(group, at, static, drawn)
+            value = self.word(drawn, group.bits)
             first = where[..., 0] * size + value[..., 0]
             begins = torch.bincount(first.reshape(-1), minlength=number * size)
             steps = (where[..., 1:] * size + value[..., :-1]) * size + value[..., 1:]
