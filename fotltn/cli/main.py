@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from fotltn.cli.ask import ask
 from fotltn.cli.audit import audit
 from fotltn.cli.check import check
+from fotltn.cli.doubt import doubt
 from fotltn.cli.eval import evaluate
 from fotltn.cli.inspect import inspect
 from fotltn.cli.monitor import monitor
@@ -30,6 +31,7 @@ from fotltn.cli.show import show
 from fotltn.cli.train import train
 from fotltn.cli.violations import violations
 from fotltn.cli.worlds import worlds
+from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
 
 #: Commands that were called otherwise, by their old word.
@@ -78,9 +80,9 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "check": check, "show": show, "eval": evaluate, "rules": rules, "monitor": monitor,
         "plan": plan,
     },
-    "Learning": {"new": new, "train": train},
+    "Learning": {"new": new, "train": train, "worth": worth},
     "Models": {
-        "score": score, "ask": ask, "predict": predict, "worlds": worlds,
+        "score": score, "ask": ask, "predict": predict, "worlds": worlds, "doubt": doubt,
         "violations": violations, "audit": audit, "report": report, "inspect": inspect,
     },
     "The paper": {"reproduce": reproduce},

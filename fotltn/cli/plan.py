@@ -117,7 +117,7 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
     from fotltn.posterior.plan import explain, plan_of, seconds_of
     from fotltn.project.build import build
     from fotltn.project.config import read_config
-    from fotltn.project.sampled import sampler_for
+    from fotltn.project.problem import problem_of
 
     config = read_config(path)
     if posterior:
@@ -130,7 +130,7 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
             )
         )
     built = build(config)
-    sampler = sampler_for(built)
+    sampler = problem_of(built).sampler()
     made = plan_of(sampler)
     seconds = seconds_of(sampler) if timed else None
     if as_json:

@@ -90,11 +90,16 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     config = completed(config, world)
     if config.method == "gradient":
         config = with_reaches(config, world)
-    semantics = meaning(config)
     dtype, device = getattr(torch, config.dtype), device_of(config)
     grounding = ground(config, world, more.modules)
     grounding = grounding.to(device=device, dtype=dtype)
+    return assembled(config, world, grounding)
+
+
+def assembled(config: Config, world: World, grounding: Grounding) -> Built:
+    """A project of its parts; of a model, what it was learned from."""
     learned, axiom_p, objective = _with_loss(config, world.theory)
+    semantics = meaning(config)
     axioms = Axioms(learned, semantics, axiom_p, fused=config.compile)
     task = Task(
         grounding, axioms, objective, world.labels, config.training, world.watched,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +17,26 @@ from fotltn.grounding.frames import Source
 from fotltn.grounding.labels import Labels
 from fotltn.learn.fit import Epoch, FitResult
 from fotltn.learn.objective import predicted
-from fotltn.learn.store import Document, below, read_folder, write_folder
+from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
 from fotltn.posterior.posterior import Posterior
 from fotltn.project import sampled
-from fotltn.project.build import Built, completed, ground, made_modules, meaning
+from fotltn.project.build import Built, assembled, completed, ground, made_modules, meaning
 from fotltn.project.config import Config, config_of
 from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
-    pack_world,
     unpack_history,
     unpack_world,
     versions,
 )
 from fotltn.project.toml import parse_toml
 from fotltn.project.world import World, device_of, read_labels, stated_tables
-from fotltn.project.written import show_config
 from fotltn.semantics.config import PMean, Semantics, named
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
-from fotltn.syntax.show import show_theory
 
 if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs none of it
     import pyarrow as pa
@@ -54,12 +51,11 @@ if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs n
     from fotltn.analysis.satisfaction import Satisfaction
     from fotltn.analysis.truncation import End
     from fotltn.analysis.violations import Counterexample, Violations
+    from fotltn.posterior.doubts import Doubts
     from fotltn.project.apply import NewData
 
 #: What kind of folder a model is.
 KIND = "model"
-
-_HEAD = "# The settings that made this model, written out in full.\n\n"
 
 
 @dataclass(slots=True, eq=False)
@@ -336,6 +332,20 @@ class Model:
         learned = (*self.grounding.open, *self.config.functions)
         return predictions(tables, predicates or learned)
 
+    def doubts(self) -> Doubts:
+        """All labels that worlds were sampled with, the probably wrong ones first.
+
+        Raises:
+            DataError: there are no worlds.
+        """
+        from fotltn.posterior.doubts import doubts
+        from fotltn.project.problem import problem_of
+
+        if self.posterior is None:
+            raise sampled.no_worlds("labels are doubted by sampled worlds", None)
+        problem = problem_of(assembled(self.config, self.world, self.grounding))
+        return doubts(self.posterior, problem.labels, said=problem.said())
+
     # --- other data -------------------------------------------------------------------------------
 
     def apply(self, data: NewData, *, horizon: int | None = None) -> Model:
@@ -373,32 +383,9 @@ class Model:
         Raises:
             DataError: there is something else in that place, or it cannot be written.
         """
-        from fotltn.project.card import CARD, card
+        from fotltn.project.model_folder import pack_model
 
-        tensors, domain = pack_world(self.world)
-        tensors |= {f"weights/{n}": t for n, t in self.grounding.state_dict().items()}
-        metrics = self.metrics()
-        training = {
-            "reason": self.reason,
-            "best_epoch": self.best_epoch,
-            "flips": self.flips,
-            "trust": self.trust,
-            "thresholds": dict(self.thresholds),
-            "versions": dict(self.versions),
-            "history": [asdict(e) for e in self.history],
-        }
-        documents: dict[str, Document] = {
-            "project.toml": _HEAD + show_config(self.config),
-            "theory.fot": show_theory(self.world.source),
-            "domain.json": domain,
-            "metrics.json": {} if metrics is None else metrics.as_dict(),
-            "training.json": training,
-            CARD: card(self, metrics),
-        }
-        if self.posterior is not None:
-            worlds, documents[sampled.WORLDS] = sampled.pack_posterior(self.posterior)
-            tensors |= worlds
-        write_folder(path, tensors, documents, kind=KIND)
+        write_folder(path, *pack_model(self), kind=KIND)
 
 
 def model_of(built: Built, outcome: FitResult | None = None) -> Model:

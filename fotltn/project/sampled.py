@@ -1,11 +1,10 @@
-"""A project by sampling: what is sampled of it, runs that go on, and what is stored of worlds."""
+"""A project by sampling: runs that go on, what is asked of worlds, and what is stored of them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,145 +15,24 @@ from fotltn.analysis.ask import Answer
 from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.errors import DataError, Diagnostic, FotError
 from fotltn.evaluation import Time, present, time_point
-from fotltn.grounding.labels import Labels
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
 from fotltn.learn.identity import identity, refuse_other_task
-from fotltn.learn.objective import unsure
 from fotltn.learn.store import below
-from fotltn.logic.check import CheckedTheory, check_formula
-from fotltn.logic.defined import Definition
-from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.logic.check import check_formula
+from fotltn.networks.grounding import Grounding
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.mixing import MixingReport
-from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun, sampler_of
-from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun
 from fotltn.project.build import Built
-from fotltn.project.config import Config
+from fotltn.project.problem import problem_of
 from fotltn.project.stored import numbers_by_name
-from fotltn.project.world import World
 from fotltn.semantics.tables import Value
 from fotltn.syntax.parse import parse_formula
-from fotltn.syntax.theory import PredicateDecl
 
 _STATE = "state.json"
 _LAYOUT = 2  # of that file, which training by gradients shares
 _EVERY = 10  # sweeps between checkpoints
-
-#: The logarithm of the odds that something is true of who is not there.
-_ABSENT = -40.0
-
-#: Probabilities that a detector gives are cut off here.
-_SURE = 1e-9
-
-
-def sampler_for(built: Built, sampling: Sampling | None = None) -> Sampler:
-    """What a project samples; nothing is drawn yet.
-
-    Args:
-        built: the project.
-        sampling: how much, if not as the project says.
-
-    Raises:
-        DataError: rates do not fit, or no world obeys all hard axioms.
-        LimitError: axioms need more states than can be followed.
-    """
-    config, task, grounding = built.config, built.task, built.task.grounding
-    labels, _ = task.split()
-    labels, logits = _evidence(config, labels, grounding)
-    for name, there in _presence(built.world, grounding).items():
-        logits[name] = torch.where(
-            there, logits.get(name, torch.zeros(())).to(there.device), _ABSENT
-        )
-    define = {
-        name: Definition(name, checked.free, checked.formula, config.predicates[name].axioms)
-        for name, checked in grounding.definitions.items()
-        if name in grounding.marginals
-    }
-    return sampler_of(
-        _theory(built), two_valued(grounding.fixed, 0.5), labels, tuple(grounding.marginals),
-        rates={n: _rates(config, n) for n in grounding.marginals},
-        sampling=sampling or replace(config.posterior, seed=config.training.seed),
-        define=define, logits=logits, end=config.end,
-    )  # fmt: skip
-
-
-def _theory(built: Built) -> CheckedTheory:
-    """The theory that worlds obey, with the weights that the project gives to axioms."""
-    objective, theory = built.task.objective, built.task.axioms.theory
-    if objective.axioms == "none":
-        return replace(theory, axioms=())
-    weights = {n: schedule.at(math.inf) for n, schedule in objective.axiom_weights.items()}
-    axioms = (replace(a, weight=weights.get(a.name, a.weight)) for a in theory.axioms)
-    return replace(theory, axioms=tuple(axioms))
-
-
-def _rates(config: Config, name: str) -> NoiseRates | None:
-    """How often labels of a predicate are wrong; None if that is learned."""
-    objective = config.objective
-    missed, invented = objective.rate("missed", name), objective.rate("invented", name)
-    if missed is None and invented is None:
-        known = objective.facts == "noise-aware" and not objective.learn_flips
-        return NoiseRates(objective.flips, objective.flips) if known else None
-    if "learned" in (missed, invented):
-        if not {missed, invented} <= {"learned", None}:
-            raise config.error(
-                ("objective", "missed" if missed == "learned" else "invented"),
-                f"of '{name}', one rate is learned, and the other is given",
-                "both are learned, or both are given",
-            )
-        return None
-    flips = objective.flips
-    return NoiseRates(*(flips if isinstance(r, str | None) else r for r in (missed, invented)))
-
-
-def _evidence(
-    config: Config, labels: Labels, grounding: Grounding
-) -> tuple[Labels, dict[str, Tensor]]:
-    """Labels, and what detectors say beside them, as logarithms of odds."""
-    told = {n: unsure(labels.truth[n]) for n in config.objective.evidence if n in labels.truth}
-    logits = {}
-    for name, mask in told.items():
-        if bool(mask.any()):
-            share = labels.truth[name][mask].to(torch.float64).clamp(_SURE, 1 - _SURE)
-            shape = table_shape(grounding.fixed, grounding.signature.predicates[name])
-            table = torch.zeros(shape, dtype=torch.float64, device=share.device)
-            index = tuple(labels.index[name][:, mask])
-            logits[name] = table.index_put(index, torch.logit(share), accumulate=True)
-    rest = {n: ~told[n] if n in told else torch.ones_like(t, dtype=torch.bool)
-            for n, t in labels.truth.items()}  # fmt: skip
-    return labels.take(rest), logits
-
-
-def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
-    """For predicates that are drawn, and whose entities come and go, where all these are there."""
-    masks = {}
-    for name in grounding.marginals:
-        decl = grounding.signature.predicates[name]
-        if name not in grounding.defined:
-            mask = _there(world, decl)
-            if mask is not None:
-                masks[name] = mask
-    return masks
-
-
-def _there(world: World, decl: PredicateDecl) -> Tensor | None:
-    fixed, result = world.fixed, None
-    for place, sort in enumerate(decl.sorts):
-        mask = fixed.present.get(sort)
-        if mask is None and sort in world.facts.local:
-            counts = torch.tensor([len(names) for names in world.facts.local[sort]])
-            mask = (torch.arange(fixed.sizes[sort]) < counts.unsqueeze(-1)).unsqueeze(-1)
-        if mask is None or bool(mask.all()):
-            continue
-        if decl.static:
-            mask = mask.any(-1, keepdim=True)
-        axes = [1] * (len(decl.sorts) + 2)
-        axes[0], axes[1 + place], axes[-1] = mask.shape
-        mask = mask.to(fixed.lengths.device).reshape(axes)
-        result = mask if result is None else result & mask
-    return None if result is None else result.expand(table_shape(fixed, decl))
-
 
 # --- running ----------------------------------------------------------------------------------
 
@@ -190,7 +68,7 @@ def sample_project(
         LimitError: axioms need more states than can be followed.
     """
     with _place(checkpoints) as place:
-        run = SamplingRun(sampler_for(built))
+        run = SamplingRun(problem_of(built).sampler())
         ours = {} if place is None else identity(built.task)
         warnings = () if place is None else _resume(run, place.folder, ours)
         asked = False

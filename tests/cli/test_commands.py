@@ -33,6 +33,8 @@ OPTIONS = {
     "score": ["--data", "--facts", "--threshold", "--json"],
     "ask": ["--data", "--horizon", "--at", "--semantics", "--p", "--threshold", "--given",
             "--sort", "--top", "--digits", "--json"],
+    "doubt": ["--top", "--predicate", "--above", "--output", "-o", "--json"],
+    "worth": ["--axiom", "--folds", "--json"],
     "worlds": ["--out", "-o", "--number", "--most-probable", "--parquet", "--json"],
     "violations": ["--data", "--top", "--crisp", "--threshold", "--end", "--why",
                    "--flip-given", "--json"],

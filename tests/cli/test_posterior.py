@@ -310,3 +310,62 @@ def test_sizes_are_those_of_the_data(call):
         "error: a project's data say how much there is: leave out --size and --facts\n"
     )
     assert "there is no project at 'nowhere.fot'" in call("plan", "nowhere.fot", "--posterior").err
+
+
+# --- doubtful labels, and what axioms are worth ---------------------------------------------------
+
+
+def test_doubtful_labels_come_first_with_what_speaks_against(call, home):
+    doubts = json.loads(call("doubt", "robots", "--top", "40", "--json").out)
+    assert doubts["labels"] == len(doubts["doubts"]) == 32
+    wrong = [one["wrong"] for one in doubts["doubts"]]
+    assert wrong == sorted(wrong, reverse=True)
+    assert doubts["expected_wrong"] == pytest.approx(sum(wrong))
+    model = load_model(home / "robots" / "model")
+    first = doubts["doubts"][0]
+    table = model.tables.predicate(first["predicate"])
+    robot = int(first["fact"].split("(r")[1].rstrip(")"))
+    share = float(table[0, robot, first["time"] or 0])
+    assert first["wrong"] == pytest.approx(1 - share if first["says"] else share, abs=1e-6)
+    shown = call("doubt", "robots", "--top", "2").out.splitlines()
+    assert shown[0].split() == ["wrong", "by", "others", "label", "against"]
+    assert len(shown) == 5
+    assert shown[-1].startswith("32 labels, of which ")
+
+
+def test_doubtful_labels_as_a_table(call, home):
+    asked = ("doubt", "robots", "--above", "0.2", "--predicate", "Slow")
+    written = call(*asked, "-o", "doubts.csv", "--top", "1")
+    with (home / "doubts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert written.out.splitlines()[-1] == f"doubts.csv: {len(rows)} rows"
+    assert set(rows[0]) == {"predicate", "arg1", "time", "truth", "wrong", "wrong_by_others"}
+    assert {row["predicate"] for row in rows} == {"Slow"}
+    assert all(float(row["wrong"]) >= 0.2 for row in rows)
+
+
+def test_doubts_that_cannot_be(call, tmp_path):
+    assert call("doubt", "robots", "--predicate", "Near").err.startswith(
+        "error: 'Near' has no labels; "
+    )
+    gradient = project(tmp_path / "g", TOML.replace('method = "posterior"\n', ""))
+    call("train", gradient, "--epochs", "1")
+    assert call("doubt", gradient).err == (
+        "error: labels are doubted by sampled worlds, and this model has none\n"
+        '      = train the project with method = "posterior"\n'
+    )
+
+
+def test_what_an_axiom_is_worth(call):
+    asked = ("worth", "robots", "--folds", "2", "--axiom", "Signs")
+    told = json.loads(call(*asked, "--json").out)
+    assert told["labels"] == 32
+    (signs,) = told["axioms"]
+    assert signs["axiom"] == "Signs"
+    assert signs["low"] <= signs["gain"] <= signs["high"]
+    shown = call(*asked).out.splitlines()
+    assert shown[0].split() == ["axiom", "worth", "95", "%", "a", "label"]
+    assert shown[2].split()[0] == "Signs"
+    wrong = call("worth", "robots", "--axiom", "Sign")
+    assert wrong.status == 1
+    assert "the theory has no axiom 'Sign'" in wrong.err

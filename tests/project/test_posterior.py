@@ -19,7 +19,8 @@ from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config
 from fotltn.project.model import Model, load_model
-from fotltn.project.sampled import sample_project, sampler_for
+from fotltn.project.problem import problem_of
+from fotltn.project.sampled import sample_project
 from fotltn.project.train import train, train_and_save, without_axioms
 from tests.project.robots import other, project
 
@@ -108,7 +109,7 @@ def test_without_axioms_nothing_is_obeyed(tmp_path):
 
 def test_weights_of_axioms_are_those_of_the_project(tmp_path):
     toml = other(("[training]", "[objective]\naxiom_weights = { Signs = 7.5 }\n[training]"))
-    clauses = sampler_for(build(read_config(project(tmp_path, toml)))).structure.clauses
+    clauses = problem_of(build(read_config(project(tmp_path, toml)))).sampler().structure.clauses
     assert {c.axiom: c.weight for c in clauses} == {"Stays": None, "Signs": 7.5}
 
 

@@ -13,7 +13,7 @@ from fotltn.learn.objective import fact_loss
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.project.build import build
 from fotltn.project.config import Config, config_of, read_config
-from fotltn.project.sampled import sampler_for
+from fotltn.project.problem import problem_of
 from fotltn.project.toml import parse_toml
 from fotltn.project.written import show_config
 from tests.project.robots import other, project
@@ -44,7 +44,7 @@ RATES = '[objective]\npreset = "recipe"\nmissed = { Slow = 0.2, Faulty = "learne
 
 def test_rates_are_given_by_predicate(tmp_path):
     built = build(read_config(project(tmp_path, other(("[training]", RATES)))))
-    evidence = sampler_for(built).evidence
+    evidence = problem_of(built).sampler().evidence
     assert evidence.rates["Slow"] == NoiseRates(0.2, 0.1)
     assert evidence.rates["Alarm"] == NoiseRates(0.1, 0.1)
     assert evidence.learned == {"Faulty"}
@@ -52,7 +52,13 @@ def test_rates_are_given_by_predicate(tmp_path):
 
 def test_rates_are_learned_where_nothing_is_said_of_noise(tmp_path):
     built = build(read_config(project(tmp_path)))
-    assert sampler_for(built).evidence.learned == {"Faulty", "Slow", "Alarm", "Worn", "Idle"}
+    assert problem_of(built).sampler().evidence.learned == {
+        "Faulty",
+        "Slow",
+        "Alarm",
+        "Worn",
+        "Idle",
+    }
 
 
 def test_gradients_know_rates_by_predicate(tmp_path):
@@ -140,7 +146,7 @@ REFUSED = {
 def test_what_cannot_be_is_refused_with_what_would_work(tmp_path, what):
     text, message, hint = REFUSED[what]
     with pytest.raises(FotError) as caught:
-        sampler_for(build(read_config(project(tmp_path, text))))
+        problem_of(build(read_config(project(tmp_path, text)))).sampler()
     first = caught.value.diagnostics[0]
     assert (first.message, first.hint) == (message, hint)
     assert first.span is not None or hint is None

@@ -1,0 +1,179 @@
+"""What a project asks of worlds: its theory, what is given, labels and how far they are trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fotltn.analysis.evaluate_cells import two_valued
+from fotltn.analysis.truncation import End
+from fotltn.grounding.labels import Labels
+from fotltn.learn.objective import unsure
+from fotltn.logic.check import CheckedTheory
+from fotltn.logic.defined import Definition
+from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.posterior import sampler_of
+from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.posterior.structure import Structure, statements
+from fotltn.posterior.worth import AxiomWorth, WorthProgress, worth
+from fotltn.project.build import Built
+from fotltn.project.config import Config
+from fotltn.project.world import World
+from fotltn.semantics.tables import Tables
+from fotltn.syntax.theory import PredicateDecl
+
+#: The logarithm of the odds that something is true of who is not there.
+_ABSENT = -40.0
+
+#: Probabilities that a detector gives are cut off here.
+_SURE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What worlds are sampled from; for its parts, see `fotltn.posterior.posterior.sample`."""
+
+    theory: CheckedTheory
+    tables: Tables
+    labels: Labels
+    learned: tuple[str, ...]
+    rates: Mapping[str, NoiseRates | None]
+    sampling: Sampling
+    define: Mapping[str, Definition]
+    logits: Mapping[str, Tensor]
+    end: End
+
+    def sampler(self) -> Sampler:
+        """What samples the worlds; nothing is drawn yet.
+
+        Raises:
+            DataError: rates do not fit, or no world obeys all hard axioms.
+            LimitError: axioms need more states than can be followed.
+        """
+        return sampler_of(
+            self.theory, self.tables, self.labels, self.learned, rates=self.rates,
+            sampling=self.sampling, define=self.define, logits=self.logits, end=self.end,
+        )  # fmt: skip
+
+    def said(self) -> Structure:
+        """What the theory says, without what moves together."""
+        return statements(self.theory, self.tables, self.learned, define=self.define, end=self.end)
+
+    def worth(
+        self,
+        axioms: Collection[str] | None = None,
+        *,
+        folds: int = 5,
+        report: Callable[[WorthProgress], None] | None = None,
+    ) -> list[AxiomWorth]:
+        """What axioms are worth, the most valuable first; see `fotltn.posterior.worth.worth`."""
+        return worth(
+            self.theory, self.tables, self.labels, self.learned, axioms=axioms, folds=folds,
+            rates=self.rates, sampling=self.sampling, define=self.define, logits=self.logits,
+            end=self.end, report=report,
+        )  # fmt: skip
+
+
+def problem_of(built: Built) -> Problem:
+    """What a project samples from.
+
+    Raises:
+        DataError: rates do not fit.
+    """
+    config, grounding = built.config, built.task.grounding
+    labels, logits = _evidence(config, built.task.split()[0], grounding)
+    for name, there in _presence(built.world, grounding).items():
+        known = logits.get(name, torch.zeros(())).to(there.device)
+        logits[name] = torch.where(there, known, _ABSENT)
+    define = {
+        name: Definition(name, checked.free, checked.formula, config.predicates[name].axioms)
+        for name, checked in grounding.definitions.items()
+        if name in grounding.marginals
+    }
+    return Problem(
+        _theory(built), two_valued(grounding.fixed, 0.5), labels, tuple(grounding.marginals),
+        {n: _rates(config, n) for n in grounding.marginals},
+        replace(config.posterior, seed=config.training.seed), define, logits, config.end,
+    )  # fmt: skip
+
+
+def _theory(built: Built) -> CheckedTheory:
+    """The theory that worlds obey, with the weights that the project gives to axioms."""
+    objective, theory = built.task.objective, built.task.axioms.theory
+    if objective.axioms == "none":
+        return replace(theory, axioms=())
+    weights = {n: schedule.at(math.inf) for n, schedule in objective.axiom_weights.items()}
+    axioms = (replace(a, weight=weights.get(a.name, a.weight)) for a in theory.axioms)
+    return replace(theory, axioms=tuple(axioms))
+
+
+def _rates(config: Config, name: str) -> NoiseRates | None:
+    """How often labels of a predicate are wrong; None if that is learned."""
+    objective = config.objective
+    missed, invented = objective.rate("missed", name), objective.rate("invented", name)
+    if missed is None and invented is None:
+        known = objective.facts == "noise-aware" and not objective.learn_flips
+        return NoiseRates(objective.flips, objective.flips) if known else None
+    if "learned" in (missed, invented):
+        if not {missed, invented} <= {"learned", None}:
+            raise config.error(
+                ("objective", "missed" if missed == "learned" else "invented"),
+                f"of '{name}', one rate is learned, and the other is given",
+                "both are learned, or both are given",
+            )
+        return None
+    flips = objective.flips
+    return NoiseRates(*(flips if isinstance(r, str | None) else r for r in (missed, invented)))
+
+
+def _evidence(
+    config: Config, labels: Labels, grounding: Grounding
+) -> tuple[Labels, dict[str, Tensor]]:
+    """Labels, and what detectors say beside them, as logarithms of odds."""
+    told = {n: unsure(labels.truth[n]) for n in config.objective.evidence if n in labels.truth}
+    logits = {}
+    for name, mask in told.items():
+        if bool(mask.any()):
+            share = labels.truth[name][mask].to(torch.float64).clamp(_SURE, 1 - _SURE)
+            shape = table_shape(grounding.fixed, grounding.signature.predicates[name])
+            table = torch.zeros(shape, dtype=torch.float64, device=share.device)
+            index = tuple(labels.index[name][:, mask])
+            logits[name] = table.index_put(index, torch.logit(share), accumulate=True)
+    rest = {n: ~told[n] if n in told else torch.ones_like(t, dtype=torch.bool)
+            for n, t in labels.truth.items()}  # fmt: skip
+    return labels.take(rest), logits
+
+
+def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
+    """For predicates that are drawn, and whose entities come and go, where all these are there."""
+    masks = {}
+    for name in grounding.marginals:
+        decl = grounding.signature.predicates[name]
+        if name not in grounding.defined:
+            mask = _there(world, decl)
+            if mask is not None:
+                masks[name] = mask
+    return masks
+
+
+def _there(world: World, decl: PredicateDecl) -> Tensor | None:
+    fixed, result = world.fixed, None
+    for place, sort in enumerate(decl.sorts):
+        mask = fixed.present.get(sort)
+        if mask is None and sort in world.facts.local:
+            counts = torch.tensor([len(names) for names in world.facts.local[sort]])
+            mask = (torch.arange(fixed.sizes[sort]) < counts.unsqueeze(-1)).unsqueeze(-1)
+        if mask is None or bool(mask.all()):
+            continue
+        if decl.static:
+            mask = mask.any(-1, keepdim=True)
+        axes = [1] * (len(decl.sorts) + 2)
+        axes[0], axes[1 + place], axes[-1] = mask.shape
+        mask = mask.to(fixed.lengths.device).reshape(axes)
+        result = mask if result is None else result & mask
+    return None if result is None else result.expand(table_shape(fixed, decl))
