@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.monitor.nnf import nnf
 from fotltn.posterior.bits import packed, unpacked
-from fotltn.posterior.contradictions import explained, refuse
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.inputs import check_input
@@ -292,6 +291,8 @@ def sampler_of(
     try:
         plan = structure(theory, tables, learned, weighed, define=define, end=end)
     except NoWorldError as error:
+        from fotltn.posterior.contradictions import explained
+
         said = statements(theory, tables, learned, define=define, end=end)
         raise explained(error, said, tables, evidence) from None
     if watched := unbroken(plan, tables, labels):
@@ -338,7 +339,7 @@ class SamplingRun:
         sampler, counted = self.sampler, self.done - self._how.burn_in
         sampler.sweep(self.done)
         if self.done in (0, self._how.burn_in - 1):
-            refuse(sampler, "burnt in" if self.done else "first")
+            self._refuse("burnt in" if self.done else "first")
         self.done += 1
         if counted < 0:
             return
@@ -355,6 +356,12 @@ class SamplingRun:
             for name, costs in sampler.soft().items():
                 self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
 
+    def _refuse(self, moment: Literal["first", "burnt in", "last"]) -> None:
+        """Stop if no world can obey all hard axioms."""
+        from fotltn.posterior.contradictions import refuse
+
+        refuse(self.sampler, moment)
+
     def progress(self) -> SamplingProgress:
         """How far it is; how far worlds agree is told of every tenth sweep."""
         counted = self.done - self._how.burn_in
@@ -368,7 +375,7 @@ class SamplingRun:
             NoWorldError: worlds break hard axioms.
         """
         sampler, how = self.sampler, self._how
-        refuse(sampler, "last")
+        self._refuse("last")
         if names := [n for n, worlds in self._unruly.items() if worlds]:
             most = max(self._unruly.values())
             raise NoWorldError(

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
 from fotltn.learn.store import Document
-from fotltn.project.card import CARD, card
+from fotltn.project.card import CARD, Described, card
 from fotltn.project.sampled import WORLDS, pack_posterior
 from fotltn.project.stored import pack_world
 from fotltn.project.written import show_config
 from fotltn.syntax.show import show_theory
 
 if TYPE_CHECKING:
-    from fotltn.project.model import Model
+    from fotltn.analysis.metrics import Report
 
 _HEAD = "# The settings that made this model, written out in full.\n\n"
 
 
-def pack_model(model: Model) -> tuple[dict[str, Tensor], dict[str, Document]]:
+class Packed(Described, Protocol):
+    """What is packed: a model."""
+
+    trust: Mapping[str, float] | None
+    thresholds: Mapping[str, float]
+
+    def metrics(self) -> Report | None:
+        """How good predictions of test facts are."""
+
+
+def pack_model(model: Packed) -> tuple[dict[str, Tensor], dict[str, Document]]:
     """All that `load_model` reads, and a card for people."""
     tensors, domain = pack_world(model.world)
     tensors |= {f"weights/{n}": t for n, t in model.grounding.state_dict().items()}
