@@ -127,6 +127,24 @@ def test_anything_with_the_three_methods_is_a_callback():
     assert [type(one) for one in as_callbacks([EachEpoch(print)])] == [EachEpoch]
 
 
+def test_sweeps_are_told_to_those_who_want_to_know(monkeypatch):
+    duck: Any = SimpleNamespace(start=lambda _: None, epoch=lambda _: None, end=lambda _: None)
+    fake = FakeMLflow()
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    facts = {"predicate": ["A", "A"], "arg1": ["a", "b"], "time": [0, 3]}
+    fotltn.train(
+        "sort s\npredicate A(s)", facts=facts, learn=["A"], method="posterior",
+        posterior={"burn_in": 2, "sweeps": 20}, callbacks=[duck, "mlflow"],
+    )  # fmt: skip
+    told = {step: set(numbers) for kind, (step, numbers) in metrics_of(fake) if step is not None}
+    assert told == {12: {"r_hat/A", "effective/A"}, 22: {"r_hat/A", "effective/A"}}
+    assert fake.calls[-1] == ("end", "FINISHED")
+
+
+def metrics_of(fake: Any) -> list[Any]:
+    return [call for call in fake.calls if call[0] == "metrics"]
+
+
 # --- loggers ------------------------------------------------------------------------------------
 
 

@@ -13,10 +13,14 @@ from fotltn.analysis.counts import count
 from fotltn.errors import LimitError
 from fotltn.evaluation import axiom_values
 from fotltn.logic.check import check_formula
+from fotltn.project.config import read_config
+from fotltn.project.train import train
 from fotltn.syntax.parse import parse_formula
 from fotltn.web import budget
 from fotltn.web.budget import check_cost
+from fotltn.web.inspected import of_model
 from tests.analysis.scenes import violations
+from tests.project.robots import project
 from tests.web.conftest import client_of, served
 
 HTML = {"accept": "text/html"}
@@ -309,6 +313,19 @@ def test_a_predicate_shows_how_reliable_its_degrees_are(pair, models):
     assert page.count('<circle class="point"') == sum(b.count > 0 for b in measured.bins)
     assert get(pair, "/predicate/Close")["calibration"] is None
     assert "Reliability" not in pair.get("/predicate/Close", headers=HTML).text
+
+
+def test_sampled_models_are_inspected_as_others(tmp_path):
+    model = train(read_config(project(tmp_path)))
+    for server in served(of_model(model)):
+        with client_of(server) as client:
+            shares = get(client, "/predicate/Slow", count=10)
+            assert shares["learned"] is True
+            table = model.tables.predicate("Slow")[0]
+            for row in shares["rows"]:
+                assert row["values"] == pytest.approx(table[row["row"]].tolist(), abs=1e-6)
+            for path in ("/", "/axiom/Signs", "/predicate/Slow", "/predicates"):
+                assert text_of(client.get(path, headers=HTML).text)
 
 
 def test_two_models_are_compared(pair, models):
