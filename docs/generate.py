@@ -15,6 +15,7 @@ from pathlib import Path
 
 import typer.main
 from code_map import module_graph, only_leaves
+from doubt_results import doubt_scores
 from flight_results import flight_choices, flight_counts, flight_few, flight_scores, flight_time
 from picture import draw
 from typer.testing import CliRunner
@@ -114,6 +115,7 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "laws": law_table,
     "modules": module_graph,
     "leaves": only_leaves,
+    "doubt_scores": doubt_scores,
     "flight_counts": flight_counts,
     "flight_scores": flight_scores,
     "flight_few": flight_few,

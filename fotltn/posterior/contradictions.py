@@ -154,18 +154,20 @@ def refuse(sampler: Sampler, moment: Literal["first", "burnt in", "last"]) -> No
             wrong += (at_index(sampler.tables[name], *index) != says).sum(1)
     total = sum(broken.values(), wrong)
     best = int(total.argmin())
+    exists = ""
     if int(total[best]):
         world = {name: sampler.tables[name][best].cpu() for name in sampler.snapshot()}
         ended = search(plan, sampler.known.to(torch.device("cpu")), evidence, world)
         if ended.contradiction is not None:
             raise NoWorldError.because(ended.contradiction)
+        exists = "" if ended.world is None else "there are worlds that do not; "
     disobeyed = [name for name, count in broken.items() if bool(count.any())]
     if moment == "last" and disobeyed:
         number = int(torch.stack([broken[name] > 0 for name in disobeyed]).any(0).sum())
         raise NoWorldError(
             Diagnostic(
                 f"{number} of {len(total)} sampled worlds break {listing(disobeyed)}",
-                hint="sample with a longer burn-in, or make one of these axioms soft",
+                hint=f"{exists}sample with a longer burn-in, or make one of these axioms soft",
             )
         )
 

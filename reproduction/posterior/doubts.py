@@ -24,7 +24,7 @@ from torch import Tensor
 
 import fotltn
 from fotltn.analysis.metrics import calibration, pr_auc, pr_curve
-from fotltn.errors import DataError
+from fotltn.errors import DataError, listing
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
 from fotltn.posterior.doubts import doubts
@@ -89,7 +89,7 @@ def doubtful(method: str, work: Case, sampling: Sampling, device: str) -> Mappin
         ranked = doubts(posterior, work.train)
         return {name: ranked.of(name) for name, truth in work.train.truth.items() if len(truth)}
     if method != "residual":
-        raise DataError(f"wrong labels are looked for by {METHODS}, not by '{method}'")
+        raise DataError(f"wrong labels are looked for by {listing(METHODS)}, not by '{method}'")
     degrees = gradient(work, device)
     result = {}
     for name, truth in work.train.truth.items():

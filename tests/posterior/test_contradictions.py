@@ -14,14 +14,14 @@ from torch import Tensor
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.clauses import predicates
-from fotltn.posterior.contradictions import SearchEnd, certain, search
+from fotltn.posterior.contradictions import SearchEnd, certain, refuse, search
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.ground import definition_clauses
 from fotltn.posterior.impossible import Contradiction, NoWorldError, irreducible
 from fotltn.posterior.posterior import sample
-from fotltn.posterior.sampler import Sampling
+from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.solver import Solver
-from fotltn.posterior.structure import Structure, statements
+from fotltn.posterior.structure import Structure, statements, structure
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.load import parse_theory
@@ -407,3 +407,23 @@ def test_labels_that_are_seldom_wrong_contradict_nothing():
     rates = {"On": NoiseRates(1e-6, 1e-3)}
     posterior = sample(theory, tables, labels, ["On"], rates=rates, sampling=FEW)
     assert posterior.marginals["On"].tolist() == [[[0.0, 0.0]]]
+
+
+def test_worlds_that_had_no_time_to_obey_are_told():
+    theory = check(parse_theory(SIGNATURE + "hard axiom Stays: forall x. G(On(x) -> WX On(x))\n"))
+    tables = Tables({"a": 1}, torch.tensor([2]), 2, {}, signature=theory.signature)
+    plan = structure(theory, tables, ["On"], [])
+    sampler = Sampler(plan, tables, LabelEvidence(facts(), {}), FEW)
+    refuse(sampler, "last")  # nothing is true, and nothing broken
+    sampler.tables["On"][:3, 0, 0, 0] = True
+    with pytest.raises(NoWorldError) as error:
+        refuse(sampler, "last")
+    hint = "sample with a longer burn-in, or make one of these axioms soft"
+    assert str(error.value) == f"error: 3 of 4 sampled worlds break 'Stays'\n      = {hint}"
+    sampler.tables["On"][..., 0] = True
+    refuse(sampler, "burnt in")  # there is time to obey
+    with pytest.raises(NoWorldError) as error:
+        refuse(sampler, "last")
+    assert str(error.value) == (
+        f"error: 4 of 4 sampled worlds break 'Stays'\n      = there are worlds that do not; {hint}"
+    )

@@ -15,6 +15,7 @@ from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import Posterior, sample
 from fotltn.posterior.sampler import Sampling
+from fotltn.posterior.structure import statements
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.load import parse_theory
 from tests.posterior.oracle import Case, Exact, case
@@ -160,6 +161,21 @@ def test_rows_are_plain_data_and_notebooks_show_a_table(labels):
     assert row["fact"] == "On(ann)"
     assert row["against"] == listed.against(listed[0]).as_dict()
     assert "7 labels; " in listed._repr_html_()
+
+
+def test_what_the_theory_says_can_be_told_where_worlds_were_read_from_a_folder(labels):
+    posterior = sampled(labels, NoiseRates(0.05, 0.05))
+    stored = replace(posterior, structure=None)
+    bare = doubts(stored, labels)
+    with pytest.raises(DataError) as error:
+        bare.against(bare[0])
+    assert str(error.value) == (
+        "error: what speaks against labels follows from the theory; pass it as `said`"
+    )
+    theory = check(parse_theory(THEORY))
+    said = statements(theory, posterior.tables, posterior.learned)
+    expected = doubts(posterior, labels).rows(3)
+    assert doubts(stored, labels, said=said).rows(3) == expected
 
 
 def test_labels_without_facts_are_no_doubts(labels):
