@@ -1,0 +1,32 @@
+"""Sampled worlds obey every hard axiom of the three worlds, by the crisp evaluator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fotltn.analysis.truncation import if_longer
+from fotltn.posterior.posterior import sample
+from fotltn.posterior.sampler import Sampling
+from fotltn.semantics import crisp
+from reproduction.posterior.cases import WORLDS, case
+from reproduction.posterior.methods import definitions
+
+QUICK = Sampling(worlds=2, burn_in=12, sweeps=2, stored=2)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_sampled_world_breaks_a_hard_axiom(name):
+    work = case(name, 0.3, 0)
+    posterior = sample(
+        work.theory, work.tables, work.train, work.learned,
+        rates=dict.fromkeys(work.learned, work.told), sampling=QUICK, define=definitions(work),
+    )  # fmt: skip
+    hard = [axiom for axiom in work.theory.axioms if axiom.hard]
+    assert hard
+    for number in range(posterior.count):
+        world = posterior.world(number)
+        for axiom in hard:
+            truth = crisp.evaluate(if_longer(axiom.formula), world).tensor
+            assert bool(truth[:, 0].all()), axiom.name
+    assert torch.isfinite(posterior.density).all()
