@@ -22,7 +22,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MinimalAutomaton:
     """A deterministic automaton, which starts in state 0.
 
     Args:
@@ -36,7 +36,7 @@ class Machine:
     live: Flags
 
 
-def machine(formula: c.Formula, letters: int) -> Machine:
+def machine(formula: c.Formula, letters: int) -> MinimalAutomaton:
     """The minimal automaton of a formula in normal form, true at the first point of a trace.
 
     Args:
@@ -66,13 +66,13 @@ def machine(formula: c.Formula, letters: int) -> Machine:
     return minimal(np.array(rows, dtype=np.int64), accepts)
 
 
-def minimal(table: Numbers, outputs: Numbers | Flags) -> Machine:
+def minimal(table: Numbers, outputs: Numbers | Flags) -> MinimalAutomaton:
     """The least automaton with the same outputs, of states that are all reached."""
     classes = merged(table, outputs)
     firsts = np.unique(classes, return_index=True)[1]
     small = classes[table[firsts]]
     accepts = np.asarray(outputs)[firsts].astype(bool)
-    return Machine(small, accepts, live(small, accepts))
+    return MinimalAutomaton(small, accepts, live(small, accepts))
 
 
 def merged(table: Numbers, outputs: Numbers | Flags) -> Numbers:

@@ -224,7 +224,7 @@ def _pushed(
             _pushed(universal, axes, body.right, moving),
         )
     if isinstance(body, apart):
-        parts = _flat(body, apart)
+        parts = flat(body, apart)
         # Parts that share a variable stay together; others part.
         groups: list[tuple[set[c.Axis], list[c.Formula]]] = []
         for part in parts:
@@ -267,7 +267,8 @@ def _pushed(
     return c.Quantifier(universal, axes, None, body)
 
 
-def _flat(body: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
+def flat(body: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
+    """The operands of nested connectives of a kind."""
     parts, stack = [], [body]
     while stack:
         node = stack.pop()
@@ -295,7 +296,7 @@ def free_axes(formula: c.Core) -> set[c.Axis]:
 
 def conjuncts(node: c.Formula, universal: bool) -> list[c.Formula]:
     """The parts that must all be true for a witness, or all be false for a counterexample."""
-    return _flat(node, c.Or if universal else c.And)
+    return flat(node, c.Or if universal else c.And)
 
 
 def operands(node: c.Core) -> list[c.Formula]:
@@ -315,3 +316,29 @@ def is_node(node: c.Formula) -> c.AnyFormula:
             return plain
         case never:
             assert_never(never)
+
+
+def settled(formula: c.Formula) -> c.Formula:
+    """A formula in normal form, in which equations of entities are decided."""
+    if isinstance(formula, c.And):  # of which an atom and its definition must stay two
+        return c.And(settled(formula.left), settled(formula.right))
+    return nnf(transform(formula, _decided))
+
+
+def _decided(node: c.Core) -> c.Core:
+    """An equation of two entities by its truth."""
+    if isinstance(node, c.Equal):
+        sides = [number_of(t) for t in (node.left, node.right) if isinstance(t, c.Constant)]
+        if len(sides) == 2 and None not in sides:
+            return c.Truth(sides[0] == sides[1])
+    return node
+
+
+def replaced_in(formula: c.Formula, parts: Mapping[c.Core, c.Formula]) -> c.Formula:
+    """A formula with some of its parts replaced, the outermost first."""
+    if formula in parts:
+        return parts[formula]
+    below = children(formula)
+    return rebuilt(
+        formula, [replaced_in(p, parts) if isinstance(p, c.Formula) else p for p in below]
+    )

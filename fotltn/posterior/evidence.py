@@ -12,7 +12,7 @@ from torch import Tensor
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.posterior.clauses import number_of
-from fotltn.posterior.kinds import Kind
+from fotltn.posterior.kinds import TrackKind
 from fotltn.posterior.rows import at_index
 from fotltn.tree import postorder
 
@@ -149,7 +149,7 @@ class PriorTables:
     static: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
 
 
-def groups(kind: Kind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+def groups(kind: TrackKind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """The names and bits of each tuple of arguments: static ones, or free ones that change."""
     by_slots: dict[tuple[object, ...], list[int]] = {}
     for number in range(len(kind.moving.bits) if static else kind.free):
@@ -164,7 +164,7 @@ def groups(kind: Kind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int
     return [(tuple(kind.moving.bits[b].predicate for b in part), tuple(part)) for part in parts]
 
 
-def told_apart(kind: Kind, bit: int, usable: Collection[int]) -> tuple[int, ...]:
+def told_apart(kind: TrackKind, bit: int, usable: Collection[int]) -> tuple[int, ...]:
     """The conditions that the prior of a bit tells apart, of those that are given.
 
     They are given, and about the arguments of the bit alone: of a relation to a certain entity,
@@ -200,7 +200,7 @@ class Prior:
     """
 
     def __init__(
-        self, kind: Kind, usable: Collection[int], shared: Collection[tuple[str, ...]],
+        self, kind: TrackKind, usable: Collection[int], shared: Collection[tuple[str, ...]],
         tables: PriorTables, device: torch.device,
     ) -> None:  # fmt: skip
         """A prior that tells conditions apart, but for groups that several kinds share.

@@ -15,13 +15,16 @@ from fotltn.logic.defined import Definition
 from fotltn.logic.signature import Signature
 from fotltn.monitor.compile import letter
 from fotltn.monitor.nnf import FALSE, both, either, nnf
-from fotltn.posterior.automata import Machine, machine
+from fotltn.posterior.automata import MinimalAutomaton, machine
 from fotltn.posterior.clauses import (
     Clause,
+    flat,
     free_axes,
-    is_node,
     number_of,
+    operands,
     pushed_in,
+    replaced_in,
+    settled,
     spelled_out,
     stated,
     with_entity,
@@ -58,7 +61,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TrackKind:
     """Tracks that are drawn alike.
 
     Args:
@@ -107,9 +110,9 @@ class KindCompiler:
     definitions: Mapping[str, Definition]
     labelled: Collection[str]
     seen: Callable[[Sequence[c.Formula], tuple[c.Axis, ...]], tuple[int, ...]]
-    _machines: dict[tuple[c.Formula, int], Machine] = field(default_factory=dict)
+    _machines: dict[tuple[c.Formula, int], MinimalAutomaton] = field(default_factory=dict)
 
-    def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> Kind:
+    def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> TrackKind:
         """The kind of tracks with some free bits.
 
         Raises:
@@ -117,7 +120,7 @@ class KindCompiler:
         """
         return _Compilation(self, sorts, free, name).run()
 
-    def machine(self, formula: c.Formula, letters: int) -> Machine:
+    def machine(self, formula: c.Formula, letters: int) -> MinimalAutomaton:
         """The automaton of a formula, made once."""
         key = (formula, letters)
         if key not in self._machines:
@@ -143,7 +146,7 @@ class _Compilation:
         self.local: list[tuple[str, c.Formula]] = []
         self.factors: list[Factor] = []
 
-    def run(self) -> Kind:
+    def run(self) -> TrackKind:
         expanded = self._definitions()
         for clause in self.theory.clauses:
             body = written_in(clause.body, expanded, self.theory.is_static)
@@ -247,7 +250,7 @@ class _Compilation:
                     for names, part in results
                     for number in range(sizes[axis.sort or ""])
                 ]
-        return [(names, _settled(part)) for names, part in results]
+        return [(names, settled(part)) for names, part in results]
 
     def _terms(self, body: c.Formula) -> tuple[c.Axis, ...] | None:
         """The variables of the only track that a formula is about; None if there is none."""
@@ -342,7 +345,7 @@ class _Compilation:
             stack.extend(children(node))  # type: ignore[arg-type]
         if not replaced:
             return factor
-        formula = transform_top(factor.formula, replaced)
+        formula = replaced_in(factor.formula, replaced)
         return replace(factor, formula=formula)
 
     def _with_span(self, factor: Factor) -> Factor:
@@ -407,7 +410,7 @@ class _Compilation:
                 return condition(part)
             if isinstance(part, c.And | c.Or):
                 kind, join = (c.And, both) if isinstance(part, c.And) else (c.Or, either)
-                pieces = _flat(part, kind)
+                pieces = flat(part, kind)
                 settled = [p for p in pieces if not self.moving.inside(p) and not _is_edge(p)]
                 total: c.Formula = c.Truth(kind is c.And)
                 if settled:
@@ -423,11 +426,11 @@ class _Compilation:
                 hit = self.moving.bit(part)
                 assert hit is not None
                 return atom(hit[0])  # type: ignore[operator,no-any-return]
-            return rebuilt(part, [visit(child) for child in _beneath(part)])
+            return rebuilt(part, [visit(child) for child in operands(part)])
 
         return visit(node)
 
-    def _product(self, parts: list[tuple[str, Part]]) -> Kind:
+    def _product(self, parts: list[tuple[str, Part]]) -> TrackKind:
         static = tuple(n for n, bit in enumerate(self.moving.bits) if bit.static)
         windows: list[tuple[tuple[int, ...], int]] = []
         places: list[tuple[int, tuple[int, ...]] | None] = []
@@ -457,7 +460,7 @@ class _Compilation:
         automaton = product([part for _, part in parts], shape)
         if not automaton.states or (automaton.starts < 0).all():
             raise self._contradiction(parts, shape)
-        return Kind(
+        return TrackKind(
             self.moving, self.axes, self.free, self.helping, self.soft, tuple(self.conditions),
             tuple(parts), automaton, shape, tuple(self.factors), tuple(places),
         )  # fmt: skip
@@ -478,44 +481,6 @@ class _Compilation:
         return NoWorldError(Diagnostic(f"no trace obeys {names}, with what is given", hint=hint))
 
 
-def _settled(formula: c.Formula) -> c.Formula:
-    """A formula in normal form, in which equations of entities are decided."""
-    if isinstance(formula, c.And):  # of which an atom and its definition must stay two
-        return c.And(_settled(formula.left), _settled(formula.right))
-    return nnf(transform(formula, _decided))
-
-
-def _beneath(node: c.Formula) -> list[c.Formula]:
-    plain = is_node(node)
-    return [child for child in children(plain) if isinstance(child, c.Formula)]
-
-
-def _flat(node: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
-    if isinstance(node, kind):
-        return [*_flat(node.left, kind), *_flat(node.right, kind)]
-    return [node]
-
-
 def _is_edge(node: c.Formula) -> bool:
     inner = node.arg if isinstance(node, c.Not) else node
     return isinstance(inner, c.Edge | c.Truth)
-
-
-def _decided(node: c.Core) -> c.Core:
-    """An equation of two entities by its truth."""
-    if isinstance(node, c.Equal):
-        sides = [number_of(t) for t in (node.left, node.right) if isinstance(t, c.Constant)]
-        if len(sides) == 2 and None not in sides:
-            return c.Truth(sides[0] == sides[1])
-    return node
-
-
-def transform_top(formula: c.Formula, replaced: Mapping[c.Core, c.Formula]) -> c.Formula:
-    """A formula with some of its parts replaced, the outermost first."""
-    if formula in replaced:
-        return replaced[formula]
-    below = children(formula)
-    return rebuilt(
-        formula,
-        [transform_top(p, replaced) if isinstance(p, c.Formula) else p for p in below],
-    )

@@ -12,7 +12,7 @@ from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
 from fotltn.posterior.clauses import conjuncts, free_axes, number_of, predicates
 from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables
-from fotltn.posterior.kinds import Factor, Kind
+from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
 from fotltn.semantics.tables import within
@@ -55,7 +55,7 @@ class Mover:
     """Draws the tracks of a kind, given all else."""
 
     def __init__(
-        self, kind: Kind, circuit: RowTruth, evidence: LabelEvidence, worlds: int,
+        self, kind: TrackKind, circuit: RowTruth, evidence: LabelEvidence, worlds: int,
         shared: Collection[tuple[str, ...]], tables: PriorTables,
     ) -> None:  # fmt: skip
         """Find out which tracks can be drawn at once."""

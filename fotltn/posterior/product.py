@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fotltn.errors import LimitError
-from fotltn.posterior.automata import Flags, Machine, Numbers, live, merged
+from fotltn.posterior.automata import Flags, MinimalAutomaton, Numbers, live, merged
 
 #: States times letters times conditions that are tried.
 MOST_STEPS = 30_000_000
@@ -26,7 +26,7 @@ class Part:
             condition.
     """
 
-    machine: Machine
+    machine: MinimalAutomaton
     columns: tuple[int, ...]
 
 

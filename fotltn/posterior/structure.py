@@ -16,7 +16,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.posterior.clauses import Clause, clauses, free_axes
 from fotltn.posterior.evidence import groups
-from fotltn.posterior.kinds import Factor, Kind, KindCompiler
+from fotltn.posterior.kinds import Factor, KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.semantics.tables import Tables
@@ -44,7 +44,7 @@ class Structure:
     free: tuple[str, ...]
     definitions: Mapping[str, Definition]
     clauses: tuple[Clause, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[TrackKind, ...]
     shared: frozenset[tuple[str, ...]]
     tied: tuple[str, ...]
     watched: tuple[str, ...]
@@ -171,7 +171,7 @@ def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
     return result
 
 
-def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Iterator[Kind]:
+def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Iterator[TrackKind]:
     """Joint blocks where axioms tie a relation to others, and one kind for each tuple of sorts."""
     signature = compiler.signature
     covered: set[str] = set()
@@ -196,7 +196,7 @@ def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Itera
 
 def _rigid(
     compiler: KindCompiler, hard: Sequence[Factor], free: Sequence[str], tables: Tables
-) -> list[Kind]:
+) -> list[TrackKind]:
     """All that hard axioms tie, as one track a trace, if it is small: no track may move alone."""
     names = {name for factor in hard for name in _predicates(factor.formula)}
     for name, definition in reversed([*compiler.definitions.items()]):
@@ -225,7 +225,7 @@ def _plain(compiler: KindCompiler, name: str) -> Bit:
 
 def _joined(
     compiler: KindCompiler, free: Sequence[str], tables: Tables, name: str, position: int
-) -> Kind | None:
+) -> TrackKind | None:
     """Tracks of one argument of a relation, with the relation to each entity of the other sort."""
     signature = compiler.signature
     sorts = signature.predicates[name].sorts
