@@ -395,7 +395,7 @@ class Prior:
             count = torch.bincount(values, minlength=1 << len(bits)).double() / worlds
             sums[names] = sums[names] + count if names in sums else count
         for names, count in sums.items():
-            wanted = (count + 1.0 / len(count)) / (count.sum() + 1.0)
+            wanted = (count + 1.0) / (count.sum() + len(count))
             self.tables.static[names] = _moved(self.tables.static[names], wanted, share)
 
 
