@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from fotltn.algebra.expr import free_axes
 from fotltn.analysis.truncation import End, if_longer
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
@@ -226,7 +227,7 @@ def _pushed(
     if isinstance(body, apart):
         parts = flat(body, apart)
         # Parts that share a variable stay together; others part.
-        groups: list[tuple[set[c.Axis], list[c.Formula]]] = []
+        groups: list[tuple[frozenset[c.Axis], list[c.Formula]]] = []
         for part in parts:
             mine = free_axes(part) & set(axes)
             touching = [g for g in groups if g[0] & mine]
@@ -277,21 +278,6 @@ def flat(body: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
         else:
             parts.append(node)
     return parts
-
-
-def free_axes(formula: c.Core) -> set[c.Axis]:
-    """The variables of a formula that no quantifier in it binds."""
-
-    def visit(node: c.Core, below: list[set[c.Axis]]) -> set[c.Axis]:
-        free = set().union(*below) if below else set()
-        if isinstance(node, c.Variable):
-            free.add(node.axis)
-        if isinstance(node, c.Quantifier):
-            free -= set(node.axes)
-        return free
-
-    value: set[c.Axis] = fold(formula, visit)
-    return value
 
 
 def conjuncts(node: c.Formula, universal: bool) -> list[c.Formula]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fotltn.algebra.expr import free_axes
 from fotltn.analysis.axes import binding
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.circuit import FALSE, TRUE, Circuit
@@ -23,7 +24,7 @@ from fotltn.analysis.explain.site import Fact, Site
 from fotltn.analysis.text import text_of
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
-from fotltn.posterior.clauses import Clause, free_axes, predicates
+from fotltn.posterior.clauses import Clause, predicates
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.ground import atom_text, clause_cells, defined, definition_clauses
 from fotltn.posterior.impossible import (

@@ -191,6 +191,22 @@ def _entities(formula: c.Formula) -> set[tuple[str, int]]:
     }
 
 
+def as_number(letters: Tensor, bits: Sequence[int]) -> Tensor:
+    """Some bits as a number, of letters with a last axis for bits."""
+    value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
+    for place, bit in enumerate(bits):
+        value |= letters[..., bit].to(torch.int64) << place
+    return value
+
+
+def chosen_bits(values: Tensor, order: Sequence[int], bits: Sequence[int]) -> Tensor:
+    """Some bits as a number, of numbers that hold the bits of `order`."""
+    some = torch.zeros_like(values)
+    for place, bit in enumerate(bits):
+        some |= (values >> order.index(bit) & 1) << place
+    return some
+
+
 class Prior:
     """How values follow each other in time, by condition; and how frequent static ones are.
 
@@ -270,27 +286,15 @@ class Prior:
         values = torch.arange(1 << len(self.kind.shape.static), device=self.device)
         total = torch.zeros(values.shape, dtype=torch.float64, device=self.device)
         for names, bits in self.static_groups:
-            total = total + self.tables.static[names][self._of(values, bits)]
+            total = (
+                total + self.tables.static[names][chosen_bits(values, self.kind.shape.static, bits)]
+            )
         return total
-
-    def _of(self, values: Tensor, bits: Sequence[int]) -> Tensor:
-        """The values of some of the static bits."""
-        some = torch.zeros_like(values)
-        for target, bit in enumerate(bits):
-            some |= (values >> self.kind.shape.static.index(bit) & 1) << target
-        return some
 
     @property
     def names(self) -> set[tuple[str, ...]]:
         """The names of all groups."""
         return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
-
-    def word(self, letters: Tensor, bits: Sequence[int]) -> Tensor:
-        """The values of some bits, of letters with a last axis for bits."""
-        value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
-        for place, bit in enumerate(bits):
-            value |= letters[..., bit].to(torch.int64) << place
-        return value
 
     def by_way(self, letters: Tensor, letter: Tensor, last: Tensor, static: Tensor) -> Tensor:
         """Logarithms of each way on, with axes (case of conditions, way, state).
@@ -303,26 +307,21 @@ class Prior:
         """
         at = torch.arange(len(self.cases), device=self.device).reshape(-1, 1, 1)
         total = torch.zeros(len(self.cases), *letter.shape, dtype=torch.float64, device=self.device)
-        started = last >= 0
+        started, remembered = last >= 0, self.kind.shape.remembered
         for group in self.groups:
-            now = self.word(letters, group.bits)[letter]
-            before = self._last(last, group.bits)
-            where = group.where(at, static, self._last(last, group.beside))
+            now = as_number(letters, group.bits)[letter]
+            before = chosen_bits(last.clamp_min(0), remembered, group.bits)
+            where = group.where(
+                at, static, chosen_bits(last.clamp_min(0), remembered, group.beside)
+            )
             moves = self.tables.moves[group.names][where, before, now]
             initial = self.tables.initial[group.names][where, now]
             total = total + torch.where(started, moves, initial)
         return total
 
-    def _last(self, last: Tensor, bits: Sequence[int]) -> Tensor:
-        """Some of the remembered bits of states."""
-        value = torch.zeros_like(last)
-        for place, bit in enumerate(bits):
-            value |= (last.clamp_min(0) >> self.kind.shape.remembered.index(bit) & 1) << place
-        return value
-
     def _where(self, group: Group, at: Tensor, static: Tensor, drawn: Tensor) -> Tensor:
         """The numbers of a group's tables; at the first point, as after nothing."""
-        beside = torch.nn.functional.pad(self.word(drawn, group.beside)[..., :-1], (1, 0))
+        beside = torch.nn.functional.pad(as_number(drawn, group.beside)[..., :-1], (1, 0))
         return group.where(at, static.unsqueeze(-1), beside)
 
     def density(
@@ -334,12 +333,14 @@ class Prior:
         total = torch.zeros(len(drawn), dtype=torch.float64, device=self.device)
         for known, bits in self.static_groups:
             if known in names:
-                total += self.tables.static[known][self._of(static, bits)].sum(1)
+                total += self.tables.static[known][
+                    chosen_bits(static, self.kind.shape.static, bits)
+                ].sum(1)
         for group in self.groups:
             if group.names not in names:
                 continue
             where = self._where(group, at, static, drawn)
-            value = self.word(drawn, group.bits)
+            value = as_number(drawn, group.bits)
             first = self.tables.initial[group.names][where[..., 0], value[..., 0]]
             total = total + first.sum(1)
             moves = self.tables.moves[group.names]
@@ -370,7 +371,7 @@ class Prior:
                 continue
             size, number = 1 << len(group.bits), group.number
             where = self._where(group, at, static, drawn)
-            value = self.word(drawn, group.bits)
+            value = as_number(drawn, group.bits)
             first = where[..., 0] * size + value[..., 0]
             begins = torch.bincount(first.reshape(-1), minlength=number * size)
             steps = (where[..., 1:] * size + value[..., :-1]) * size + value[..., 1:]
@@ -391,7 +392,7 @@ class Prior:
         for names, bits in self.static_groups:
             if names not in only:
                 continue
-            values = self._of(static, bits).reshape(-1)
+            values = chosen_bits(static, self.kind.shape.static, bits).reshape(-1)
             count = torch.bincount(values, minlength=1 << len(bits)).double() / worlds
             sums[names] = sums[names] + count if names in sums else count
         for names, count in sums.items():

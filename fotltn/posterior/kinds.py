@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fotltn.algebra.expr import free_axes
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
@@ -19,7 +20,6 @@ from fotltn.posterior.automata import MinimalAutomaton, machine
 from fotltn.posterior.clauses import (
     Clause,
     flat,
-    free_axes,
     number_of,
     operands,
     pushed_in,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
-from fotltn.posterior.clauses import conjuncts, free_axes, number_of, predicates
-from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables
+from fotltn.posterior.clauses import conjuncts, number_of, predicates
+from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables, as_number
 from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
@@ -75,6 +76,7 @@ class Mover:
         self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}
+        self.stale = True  # what is learned has changed since the last move
 
     @property
     def tracks(self) -> int:
@@ -115,11 +117,11 @@ class Mover:
 
     # --- one move ---
 
-    def odds(self, tracks: Tensor | slice = slice(None)) -> Tensor:
+    def odds(self) -> Tensor:
         """The logarithms of the odds of bits, with axes (track, time, bit)."""
         horizon = self.circuit.tables.horizon
-        every = torch.arange(self.tracks, device=self.device)[tracks]
-        inside = within(self.lengths[every], self.circuit.times)
+        every = torch.arange(self.tracks, device=self.device)
+        inside = within(self.lengths, self.circuit.times)
         columns = []
         for number, bit in enumerate(self.kind.moving.bits):
             if number in self.kind.soft:
@@ -145,6 +147,7 @@ class Mover:
 
     def refresh(self) -> None:
         """Take over what has been learned."""
+        self.stale = False
         odds = self.odds()
         dynamic = self.letters.to(torch.float64)
         static = list(self.kind.shape.static)
@@ -192,25 +195,22 @@ class Mover:
                 .clone()
             )
 
-    def static_values(self, bits: Tensor) -> Tensor:
-        """The values of static bits, of bits with axes (world, track, time, bit)."""
-        values = torch.zeros(bits.shape[:2], dtype=torch.int64, device=self.device)
-        for place, bit in enumerate(self.kind.shape.static):
-            values |= bits[:, :, 0, bit].to(torch.int64) << place
-        return values
-
     def density(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
         """The logarithm of how likely some groups of tracks are in each world, by the prior."""
         self.help(worlds)
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
         return self.prior.density(
-            bits, self.static_values(bits), self.prior_at, self.lengths, names
+            bits,
+            as_number(bits[:, :, 0], self.kind.shape.static),
+            self.prior_at,
+            self.lengths,
+            names,
         )
 
     def learn(self, worlds: Worlds, share: float, names: Collection[tuple[str, ...]]) -> None:
         """Move the prior of some groups towards these worlds."""
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
-        values = self.static_values(bits)
+        values = as_number(bits[:, :, 0], self.kind.shape.static)
         self.prior.learn(bits, values, self.prior_at, self.lengths, share, names)
 
     def move(self, worlds: Worlds, generator: torch.Generator, heat: float) -> None:
@@ -221,7 +221,8 @@ class Mover:
             generator: of random numbers.
             heat: how much ties count, from 0 to 1.
         """
-        self.refresh()
+        if self.stale:
+            self.refresh()
         self.help(worlds)
         words = self._conditions(range(len(self.kind.conditions)), worlds)
         conditions = torch.searchsorted(self.symbols, words.contiguous())
@@ -311,14 +312,8 @@ class Mover:
             length = times + max(0, latest)
             shaped = values.reshape(self.worlds, tracks, length, -1)
             result.append(Gain(shaped, window, size, 1 << len(bits)))
-            digits.append(self._digits(bits))
+            digits.append(as_number(self.letters, bits))
         return result, digits
-
-    def _digits(self, bits: tuple[int, ...]) -> Tensor:
-        word = torch.zeros(len(self.letters), dtype=torch.int64, device=self.device)
-        for place, bit in enumerate(bits):
-            word |= self.letters[:, bit].to(torch.int64) << place
-        return word
 
     def _tested(self, couplings: Sequence[Coupling], worlds: Worlds, tracks: int) -> Tensor:
         """What factors that no window holds are worth to each track."""

@@ -129,7 +129,6 @@ class _Search:
             raise LimitError(f"a track has {len(chosen):,} letters")
         self.bits = self.bits[chosen]
         self.read = [word[:, chosen] for word in self.read]
-        self.radix = [len(part.machine.accepts) for part in parts]
         self.last = _word(self.bits, shape.remembered)
         self.digits = [_word(self.bits, bits) for bits, _ in shape.windows]
 

@@ -267,8 +267,6 @@ class RowTruth:
             total += len(chunk)
             if total > MOST_ROWS:
                 raise LimitError(f"a quantifier has more than {MOST_ROWS:,} bindings to look at")
-            chunk.cache.clear()
-            chunk.below.clear()
             chunks.append(chunk)
         return _together(chunks, axes, rows)
 

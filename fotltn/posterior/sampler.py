@@ -116,6 +116,7 @@ class Sampler:
         heat, share = self.sampling.heat(number), self.sampling.share(number)
         for mover, names in zip(self.movers, self.teaches, strict=True):
             self.define()
+            mover.stale |= bool(share)  # others may have taught what it shares
             mover.move(self.tables, self.generator, heat)
             self._defined = False
             if names and share and self.sampling.learn:
@@ -123,6 +124,8 @@ class Sampler:
         self.define()
         if share:
             self.evidence.learn(self.tables, share)
+            for mover in self.movers:
+                mover.stale = True
 
     def snapshot(self) -> dict[str, Tensor]:
         """The worlds of all learned predicates, as they are."""

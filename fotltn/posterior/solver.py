@@ -46,10 +46,6 @@ class Solver:
         heappush(self._heap, (0.0, number))
         return 2 * number
 
-    def prefer(self, literal: int) -> None:
-        """Try a literal first when its variable is decided."""
-        self._phase[literal >> 1] = not literal & 1
-
     def add(self, literals: Iterable[int]) -> None:
         """One of these literals must be true."""
         self._cancel(0)

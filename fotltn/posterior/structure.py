@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fotltn.algebra.expr import free_axes
 from fotltn.analysis.truncation import End
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
-from fotltn.posterior.clauses import Clause, clauses, free_axes
+from fotltn.posterior.clauses import Clause, clauses, predicates
 from fotltn.posterior.evidence import groups
 from fotltn.posterior.kinds import Factor, KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
@@ -102,7 +103,7 @@ def statements(
     """What a theory says, before it is decided what moves together; see `structure`."""
     certain = replace(theory, axioms=tuple(a for a in theory.axioms if a.hard))
     told = dict(define or {})
-    uses = {name: _predicates(d.formula) for name, d in told.items()}
+    uses = {name: predicates(d.formula) for name, d in told.items()}
     stated = definitions_in(certain, [n for n in learned if n not in told], uses)
     definitions = _ordered({**told, **stated.by_name})
     said = tuple(
@@ -155,16 +156,12 @@ def _counted(clause: Clause, tables: Tables) -> Clause:
     return Clause(clause.axiom, axes, clause.body, weight)
 
 
-def _predicates(formula: c.Formula) -> list[str]:
-    return [node.predicate for node in postorder(formula) if isinstance(node, c.Atom)]
-
-
 def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
     """Definitions, each after those that it uses."""
     result: dict[str, Definition] = {}
     rest = dict(definitions)
     while rest:
-        ready = [n for n, d in rest.items() if not set(_predicates(d.formula)) & set(rest) - {n}]
+        ready = [n for n, d in rest.items() if not predicates(d.formula) & set(rest) - {n}]
         assert ready, "definitions do not go round in circles"
         for name in ready:
             result[name] = rest.pop(name)
@@ -198,10 +195,10 @@ def _rigid(
     compiler: KindCompiler, hard: Sequence[Factor], free: Sequence[str], tables: Tables
 ) -> list[TrackKind]:
     """All that hard axioms tie, as one track a trace, if it is small: no track may move alone."""
-    names = {name for factor in hard for name in _predicates(factor.formula)}
+    names = {name for factor in hard for name in predicates(factor.formula)}
     for name, definition in reversed([*compiler.definitions.items()]):
         if name in names:
-            names |= {*_predicates(definition.formula)}
+            names |= predicates(definition.formula)
     sorts = {compiler.signature.predicates[name].sorts for name in names & set(free)}
     bits: list[Bit] = []
     for name in free:

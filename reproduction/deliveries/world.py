@@ -25,7 +25,7 @@ under way. All else follows: see `DEFINITIONS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -396,17 +396,40 @@ def statistics(world: World) -> dict[str, Count]:
 
 def facts(world: World) -> pa.Table:
     """All facts, one row each: those of learned predicates true or false, the others where true."""
-    names = {sort: np.array(listed) for sort, listed in world.names.items()}
+    return table_of(world.tables(), SORTS, GIVEN, world.names)
+
+
+def table_of(
+    tables: Mapping[str, Flags],
+    sorts: Mapping[str, tuple[str, ...]],
+    known: Collection[str],
+    entities: Mapping[str, Sequence[str]],
+    *,
+    traces: bool = False,
+) -> pa.Table:
+    """Tables of truth values as facts, one row each; of predicates that are given, where true.
+
+    Args:
+        tables: with axes (trace, if there are several, entities …, time unless they are static).
+        sorts: of the arguments of each predicate, one or two.
+        known: the predicates that are given.
+        entities: the names of entities by sort.
+        traces: whether there is an axis for traces.
+    """
+    names = {sort: np.array(listed) for sort, listed in entities.items()}
     parts = []
-    for predicate, table in world.tables().items():
-        sorts = SORTS[predicate]
-        cells = np.nonzero(table if predicate in GIVEN else np.ones_like(table))
-        rows, static = len(cells[0]), table.ndim == len(sorts)
+    for predicate, table in tables.items():
+        cells = np.nonzero(table if predicate in known else np.ones_like(table))
+        first, *others = sorts[predicate]
+        rows, args = len(cells[0]), cells[int(traces) :]
+        static = len(args) == 1 + len(others)
         nothing = pa.nulls(rows, pa.string())
+        trace = {"trace": np.char.add("t", (cells[0] + 1).astype(str))} if traces else {}
         columns: dict[str, Any] = {
             "predicate": np.full(rows, predicate),
-            "arg1": names[sorts[0]][cells[0]],
-            "arg2": names[sorts[1]][cells[1]] if len(sorts) > 1 else nothing,
+            **trace,
+            "arg1": names[first][args[0]],
+            "arg2": names[others[0]][args[1]] if others else nothing,
             "time": pa.nulls(rows, pa.int32()) if static else cells[-1].astype(np.int32),
             "truth": table[cells].astype(np.int8),
         }

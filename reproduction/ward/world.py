@@ -28,14 +28,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fotltn.errors import DataError, LimitError
 from fotltn.project.scene import Flags, write_facts
-from reproduction.deliveries.world import Rates, some
+from reproduction.deliveries.world import Rates, some, table_of
 from reproduction.paper.carped import Count
 
 #: The axioms, and the declarations that they need.
@@ -279,23 +279,7 @@ def statistics(ward: Ward) -> dict[str, Count]:
 
 def facts(ward: Ward) -> pa.Table:
     """All facts, one row each: those of learned predicates true or false, the rota where true."""
-    names = {sort: np.array(listed) for sort, listed in ward.names.items()}
-    parts = []
-    for predicate, table in ward.tables().items():
-        sorts = SORTS[predicate]
-        cells = np.nonzero(table if predicate in GIVEN else np.ones_like(table))
-        rows, static = len(cells[0]), table.ndim == 1 + len(sorts)
-        nothing = pa.nulls(rows, pa.string())
-        columns: dict[str, Any] = {
-            "predicate": np.full(rows, predicate),
-            "trace": np.char.add("t", (cells[0] + 1).astype(str)),
-            "arg1": names[sorts[0]][cells[1]],
-            "arg2": names[sorts[1]][cells[2]] if len(sorts) > 1 else nothing,
-            "time": pa.nulls(rows, pa.int32()) if static else cells[-1].astype(np.int32),
-            "truth": table[cells].astype(np.int8),
-        }
-        parts.append(pa.table(columns))
-    return pa.concat_tables(parts)
+    return table_of(ward.tables(), SORTS, GIVEN, ward.names, traces=True)
 
 
 def write(ward: Ward, folder: Path | str, *, name: str = "facts.csv") -> Path:
