@@ -95,7 +95,8 @@ class Chain:
 
         Returns:
             The letters, with axes (world, track, time); the static bits' values, with axes
-            (world, track); the logarithm of what all draws of a track weigh together, likewise.
+            (world, track); the logarithm of what all draws of a track weigh together, likewise, or
+            minus infinity where none is possible.
         """
         tracks, times = weights.evidence.shape[:2]
         edges = self.states * self.ways
@@ -197,7 +198,7 @@ class Chain:
         static = weights.static.expand(worlds, *weights.static.shape).reshape(count, -1)
         top = static.amax(-1, keepdim=True)
         begins = (static - top).exp() * first[:, starts]
-        total = begins.sum(-1).clamp_min(1e-300).log() + top.squeeze(-1) + scale
+        total = begins.sum(-1).log() + top.squeeze(-1) + scale
         draws = torch.rand(
             times + 1, count, 1, dtype=ways.dtype, generator=generator, device=self.device
         )

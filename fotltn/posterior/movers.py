@@ -21,9 +21,6 @@ from fotltn.semantics.tables import within
 #: What it costs to break a hard axiom that ties tracks, as a logarithm.
 HARD = 60.0
 
-#: A track that weighs less than this, as a logarithm, cannot be.
-_IMPOSSIBLE = -600.0
-
 Worlds = dict[str, Tensor]
 
 
@@ -246,7 +243,7 @@ class Mover:
         for place, number in enumerate(self.kind.shape.static):
             bits[..., number] = (static >> place & 1).bool().unsqueeze(-1)
         old = self.read(worlds, tracks)
-        possible = totals > _IMPOSSIBLE
+        possible = totals > -torch.inf
         tested = [one for one in colour.couplings if one.window is None]
         bits = torch.where(possible[..., None, None], bits, old)
         if not tested:

@@ -194,13 +194,15 @@ class Exact:
             flat = {n: t.reshape(count * batch, *t.shape[2:]) for n, t in worlds.items()}
             fixed = {n: spread(t) for n, t in tables.predicates.items()}  # type: ignore[arg-type]
             return replace(
-                tables, lengths=tables.lengths.repeat(count), predicates={**fixed, **flat}
-            )
+                tables, lengths=tables.lengths.repeat(count), predicates={**fixed, **flat},
+                functions={n: spread(t) for n, t in tables.functions.items()},
+            )  # fmt: skip
 
         for name, formula in definitions.items():
             decl = signature.predicates[name]
-            value = crisp.evaluate(formula, laid()).tensor.double()
-            if value.dim() == 2:  # a formula without variables
+            axes, truth = crisp.evaluate(formula, laid())
+            value = truth.double()
+            if len(axes) < len(decl.sorts):  # a formula without the head's variable
                 value = value.unsqueeze(1).expand(-1, tables.sizes[decl.sorts[0]], -1)
             if decl.static:
                 value = value[..., :1]
@@ -260,7 +262,7 @@ class Exact:
                 total += self._axiom(inner, hard, weight, end, tables, count)
             return total
         value = crisp.evaluate(if_longer(body) if end == "undecided" else body, tables)
-        sizes = [tables.sizes[a.sort or ""] for a in axes if a not in value.axes]
+        sizes = [tables.full_size(a) for a in axes if a not in value.axes]
         times = int(np.prod(sizes)) if sizes else 1
         inside = tables.inside if always else tables.edge(past=True)
         shape = (inside.shape[0], *[1] * (value.tensor.dim() - 2), inside.shape[1])
