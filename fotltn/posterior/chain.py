@@ -10,8 +10,11 @@ from torch import Tensor
 
 from fotltn.posterior.product import TrackAutomaton
 
-#: Numbers that one pass may hold.
+#: Numbers that one pass may hold, on a CPU.
 _NUMBERS_AT_ONCE = 1 << 25
+
+#: And on a GPU, as a share of the numbers that it could hold.
+_SHARE = 1 / 16
 
 #: Products are brought back to about 1 every so many points.
 _SCALED = 4
@@ -74,6 +77,10 @@ class Chain:
         self.statics = torch.from_numpy(product.statics).to(device)
         self.before = [torch.from_numpy(b).to(device) for b in product.before]
         self.device = device
+        self.at_once = _NUMBERS_AT_ONCE
+        if device.type == "cuda":
+            memory = torch.cuda.get_device_properties(device).total_memory
+            self.at_once = int(memory / torch.float64.itemsize * _SHARE)
 
     def patterns(self, gain: Gain, digits: Tensor) -> Tensor:
         """The pattern of each way and state: what was, and the letter's own digit."""
@@ -101,7 +108,7 @@ class Chain:
         tracks, times = weights.evidence.shape[:2]
         edges = self.states * self.ways
         per_track = worlds * (times + 1) * (2 * edges + self.states + 1)
-        step = max(1, min(_NUMBERS_AT_ONCE // per_track, tracks)) if tracks else 1
+        step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
         parts = []
         for start in range(0, tracks, step):
             part = slice(start, min(start + step, tracks))

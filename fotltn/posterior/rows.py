@@ -16,7 +16,9 @@ from torch import Tensor
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.posterior.clauses import conjuncts, is_node, number_of, predicates
+from fotltn.posterior.stated import StatedFacts, stated
 from fotltn.semantics import crisp
+from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, within
 from fotltn.tree import postorder
 
@@ -85,7 +87,7 @@ class RowTruth:
         """Over some tables, with predicates that vary between worlds."""
         self.tables, self.varying = tables, frozenset(varying)
         self.times = tables.times
-        self._flags: dict[str, Tensor] = {}
+        self._flags: dict[str, Tensor | StatedFacts] = {}
         self._varies: dict[c.Core, bool] = {}
 
     def varies(self, node: c.Core) -> bool:
@@ -94,10 +96,12 @@ class RowTruth:
             self._varies[node] = bool(predicates(node) & self.varying)
         return self._varies[node]
 
-    def flags(self, name: str) -> Tensor:
+    def flags(self, name: str) -> Tensor | StatedFacts:
         """The table of a given predicate as truth values, with axes (trace, arguments …, time)."""
         if name not in self._flags:
-            self._flags[name] = crisp.true(name, self.tables.predicate(name), None)
+            table = self.tables.table(name)
+            facts = stated(name, table) if isinstance(table, SparseTable) else None
+            self._flags[name] = facts or crisp.true(name, self.tables.predicate(name), None)
         return self._flags[name]
 
     def lengths(self, rows: Bindings) -> Tensor:
@@ -127,13 +131,20 @@ class RowTruth:
         shape, device = (len(rows), 1), rows.trace.device
         return torch.full(shape, term.value, dtype=torch.float64, device=device)
 
-    def _gathered(self, table: Tensor, args: Sequence[Tensor], rows: Bindings) -> Tensor:
+    def _gathered(
+        self, table: Tensor | StatedFacts, args: Sequence[Tensor], rows: Bindings
+    ) -> Tensor:
         """A given table at terms, with axes (row, time)."""
         trace = rows.trace if table.shape[0] > 1 else torch.zeros_like(rows.trace)
         if all(a.shape[-1] == 1 for a in args):
-            return table[(trace, *(a[:, 0] for a in args))]
-        times = self.times if table.shape[-1] > 1 else torch.zeros_like(self.times)
-        return table[(trace.unsqueeze(-1), *args, times)]
+            index = (trace, *(a[:, 0] for a in args))
+            return table.at(index) if isinstance(table, StatedFacts) else table[index]
+        length = (table.truth if isinstance(table, StatedFacts) else table).shape[-1]
+        times = self.times if length > 1 else torch.zeros_like(self.times)
+        index = (trace.unsqueeze(-1), *args)
+        if isinstance(table, StatedFacts):
+            return table.at(index, times)
+        return table[(*index, times)]
 
     def _atom(self, node: c.Atom, rows: Bindings, worlds: Mapping[str, Tensor]) -> Tensor:
         args = [self.numbers(a, rows) for a in node.args]
@@ -245,17 +256,17 @@ class RowTruth:
         return Bindings(rows.trace, rows.places)
 
     def _beneath(self, node: c.Quantifier, rows: Bindings) -> Bindings:
-        axes = node.axes
+        decided = [p for p in conjuncts(node.body, node.universal) if not self.varies(p)]
+        start, axes = self._joined(node, rows, decided)
         factor = 1
         for axis in axes:
             factor *= self.tables.full_size(axis)
-        decided = [p for p in conjuncts(node.body, node.universal) if not self.varies(p)]
         at_once = max(1, _CELLS_AT_ONCE // max(1, factor * self.tables.horizon))
         chunks: list[Bindings] = []
         total = 0
-        for start in range(0, len(rows), at_once):
-            part = torch.arange(start, min(start + at_once, len(rows)), device=rows.trace.device)
-            chunk = self._every(axes, rows, part, factor)
+        for begin in range(0, len(start), at_once):
+            part = torch.arange(begin, min(begin + at_once, len(start)), device=rows.trace.device)
+            chunk = self._every(axes, start, part, factor)
             inside = within(self.lengths(chunk), self.times)
             for piece in decided:
                 if not len(chunk):
@@ -267,18 +278,63 @@ class RowTruth:
             total += len(chunk)
             if total > MOST_ROWS:
                 raise LimitError(f"a quantifier has more than {MOST_ROWS:,} bindings to look at")
-            chunks.append(chunk)
-        return _together(chunks, axes, rows)
+            chunks.append(Bindings(chunk.trace, chunk.places, chunk.parent))
+        return self._in_order(_together(chunks, node.axes, rows), node.axes)
+
+    def _joined(
+        self, node: c.Quantifier, rows: Bindings, decided: Sequence[c.Formula]
+    ) -> tuple[Bindings, list[c.Axis]]:
+        """Rows with those variables of a quantifier that facts name, and the variables left."""
+        count = torch.arange(len(rows), device=rows.trace.device)
+        start = Bindings(rows.trace, dict(rows.places), count)
+        best: tuple[c.Atom, StatedFacts] | None = None
+        left = list(node.axes)
+        for piece in decided:
+            atom = piece.arg if node.universal and isinstance(piece, c.Not) else piece
+            if not isinstance(atom, c.Atom) or (atom is piece) == node.universal:
+                continue
+            if not all(isinstance(a, c.Variable) and a.column is None for a in atom.args):
+                continue
+            facts = self.flags(atom.predicate)
+            named = {a.axis for a in atom.args if isinstance(a, c.Variable)}
+            rest = [axis for axis in node.axes if axis not in named]
+            if isinstance(facts, StatedFacts) and len(rest) < len(left):
+                best, left = (atom, facts), rest
+        if best is None:
+            return start, left
+        atom, facts = best
+        trace = rows.trace if facts.shape[0] > 1 else torch.zeros_like(rows.trace)
+        axes = [a.axis for a in atom.args if isinstance(a, c.Variable)]
+        here = {axis: values for axis, values in rows.places.items() if axis not in node.axes}
+        bound = [(n, here[axis]) for n, axis in enumerate(axes, start=1) if axis in here]
+        row, place = facts.joined([(0, trace), *bound])
+        if len(row) > MOST_ROWS:
+            raise LimitError(f"a quantifier has more than {MOST_ROWS:,} bindings to look at")
+        places = {axis: values[row] for axis, values in here.items()}
+        for number, axis in enumerate(axes, start=1):
+            places.setdefault(axis, facts.tuples[number, place])
+        return Bindings(rows.trace[row], places, row), left
 
     def _every(self, axes: Sequence[c.Axis], rows: Bindings, part: Tensor, factor: int) -> Bindings:
-        parent = part.repeat_interleave(factor)
+        above = part.repeat_interleave(factor)
         numbers = torch.arange(factor, device=part.device).repeat(part.shape[0])
-        places = {a: p[parent] for a, p in rows.places.items()}
+        places = {a: p[above] for a, p in rows.places.items()}
         for axis in reversed(axes):
             size = self.tables.full_size(axis)
             places[axis] = numbers % size
             numbers = numbers // size
-        return Bindings(rows.trace[parent], places, parent)
+        assert rows.parent is not None
+        return Bindings(rows.trace[above], places, rows.parent[above])
+
+    def _in_order(self, rows: Bindings, axes: Sequence[c.Axis]) -> Bindings:
+        """Rows sorted by the row above, then by variables."""
+        assert rows.parent is not None
+        number = rows.parent
+        for axis in axes:
+            number = number * self.tables.full_size(axis) + rows.places[axis]
+        if bool((number[1:] > number[:-1]).all()):
+            return rows
+        return rows.take(torch.argsort(number))
 
 
 def _together(chunks: list[Bindings], axes: Sequence[c.Axis], rows: Bindings) -> Bindings:

@@ -50,9 +50,9 @@ def drawn(choose: random.Random) -> tuple[CheckedFormula, Tables, dict[str, Tens
         else:
             worlds[name] = torch.rand(WORLDS, len(lengths), *shape, generator=generator) < 0.5
     given_tables: dict[str, object] = dict(tables)
-    if choose.random() < 0.5:
-        near = tables["Near"]
-        given_tables["Near"] = sparse_table(near.nonzero().T, None, near.shape)
+    for name, table in tables.items():
+        if choose.random() < 0.5:
+            given_tables[name] = sparse_table(table.nonzero().T, None, table.shape)
     known = Tables(sizes, torch.tensor(lengths), horizon, given_tables, signature=THEORY.signature)  # type: ignore[arg-type]
     return formula, known, worlds
 
@@ -117,6 +117,38 @@ def test_instances_leave_out_only_what_is_true_anyway():
                 assert bool(truth[:, row].all())
                 hits += 1
     assert hits > 50
+
+
+def test_instances_by_facts_are_those_of_full_tables_in_the_same_order():
+    hits = 0
+    for seed in range(300):
+        formula, tables, worlds = drawn(random.Random(seed))
+        full = replace(tables, predicates={n: tables.predicate(n) for n in tables.predicates})
+        body = nnf(formula.formula)
+        by_facts = RowTruth(tables, list(worlds)).instances(formula.free, body)
+        by_tables = RowTruth(full, list(worlds)).instances(formula.free, body)
+        assert torch.equal(by_facts.trace, by_tables.trace), seed
+        for axis in formula.free:
+            assert torch.equal(by_facts.places[axis], by_tables.places[axis]), seed
+        hits += 0 < len(by_facts) < len(all_rows(tables, formula.free))
+    assert hits > 5
+
+
+def test_facts_of_many_entities_are_not_laid_out():
+    size = 6000
+    near = sparse_table(
+        [[0, 0, 0], [1, 5, size - 1], [2, 2, 7], [0, 3, 3]], None, (1, size, size, 4)
+    )
+    formula = "exists x, y. Has(x, y) & Tie(x, y)"
+    checked = check_formula(parse_formula(formula), THEORY.signature)
+    sizes = {"a": size, "b": size}
+    tables = Tables(sizes, torch.tensor([4]), 4, {"Has": near}, signature=THEORY.signature)
+    circuit = RowTruth(tables, ["Tie"])
+    worlds = {"Tie": torch.zeros(1, 1, 1, 1, 4, dtype=torch.bool).expand(1, 1, size, size, 4)}
+    rows = all_rows(tables, ())
+    assert circuit.truth(nnf(checked.formula), rows, worlds).any().item() is False
+    (inner,) = rows.below.values()
+    assert len(inner) == 3
 
 
 def test_too_many_bindings_are_refused():
