@@ -38,6 +38,9 @@ from fotltn.tree import children, postorder, rebuilt, transform
 #: The most patterns of a window that are told apart.
 MOST_PATTERNS = 256
 
+#: The most entities that are named one by one, where that is not necessary.
+_MOST_NAMED = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -241,7 +244,15 @@ class _Compilation:
 
         wanted = places(body)
         sizes = self.theory.sizes
-        body = spelled_out(body, lambda axis, _: axis in wanted and axis not in axes, sizes)
+
+        def small(axis: c.Axis, inner: c.Formula) -> bool:
+            """Whether an entity has to be named, or can be: one track has all that moves."""
+            if axis in wanted:
+                return True
+            few = not self.sorts and axis.sort is not None and sizes[axis.sort] <= _MOST_NAMED
+            return few and self.moving.inside(inner)
+
+        body = spelled_out(body, small, sizes)
         results = [(axes, body)]
         for axis in axes:
             if axis in wanted:

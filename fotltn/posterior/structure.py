@@ -11,13 +11,13 @@ import torch
 
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.truncation import End
-from fotltn.errors import LimitError
+from fotltn.errors import LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.posterior.clauses import Clause, clauses, predicates
 from fotltn.posterior.evidence import groups
-from fotltn.posterior.kinds import Factor, KindCompiler, TrackKind
+from fotltn.posterior.kinds import KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.semantics.tables import Tables
@@ -81,9 +81,7 @@ def structure(
     followed = [clause for clause in said.clauses if clause.axiom not in watched]
     compiler = KindCompiler(theory.signature, tables.sizes, followed, definitions, labelled, seen)
     kinds = tuple(_kinds(compiler, free, tables))
-    hard = [f for kind in kinds for f in kind.factors if f.weight is None and f.labelled is None]
-    joint = _rigid(compiler, hard, free, tables)
-    tied = () if joint else tuple(dict.fromkeys(factor.axiom for factor in hard))
+    joint, tied = _joint(compiler, kinds, free, tables)
     kinds = (*kinds, *joint)
     times = Counter(
         name for kind in kinds for name in {names for names, _ in groups(kind, static=False)}
@@ -191,15 +189,71 @@ def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Itera
         yield compiler.kind(sorts, bits, "x".join(sorts) or "()")
 
 
-def _rigid(
-    compiler: KindCompiler, hard: Sequence[Factor], free: Sequence[str], tables: Tables
-) -> list[TrackKind]:
-    """All that hard axioms tie, as one track a trace, if it is small: no track may move alone."""
-    names = {name for factor in hard for name in predicates(factor.formula)}
-    for name, definition in reversed([*compiler.definitions.items()]):
-        if name in names:
-            names |= predicates(definition.formula)
-    sorts = {compiler.signature.predicates[name].sorts for name in names & set(free)}
+def _joint(
+    compiler: KindCompiler, kinds: Sequence[TrackKind], free: Sequence[str], tables: Tables
+) -> tuple[list[TrackKind], tuple[str, ...]]:
+    """All that hard axioms tie, as one track a trace, if it is small: no track may move alone.
+
+    Returns:
+        Such tracks, and the axioms whose tracks are too many to be drawn together.
+    """
+    signature = compiler.signature
+    groups: list[tuple[set[tuple[str, ...]], list[str]]] = []  # tuples of sorts, and axioms
+    for kind in kinds:
+        for axiom, names in _ties(kind, compiler.definitions, free):
+            sorts, axioms = {signature.predicates[name].sorts for name in names}, [axiom]
+            for group in [g for g in groups if g[0] & sorts]:
+                groups.remove(group)
+                sorts, axioms = sorts | group[0], [*group[1], *axioms]
+            groups.append((sorts, axioms))
+    result: list[TrackKind] = []
+    tied: list[str] = []
+    for sorts, axioms in groups:
+        joined = _together(compiler, sorts, free, tables)
+        if joined is None:
+            tied += axioms
+        else:
+            result.append(joined)
+    return result, tuple(dict.fromkeys(tied))
+
+
+def _ties(
+    kind: TrackKind, definitions: Mapping[str, Definition], free: Sequence[str]
+) -> Iterator[tuple[str, set[str]]]:
+    """Hard axioms that tie the tracks of a kind to others, and what is free of these."""
+    said = [
+        (f.axiom, predicates(f.formula))
+        for f in kind.factors
+        if f.weight is None and f.labelled is None
+    ]
+    heads: dict[str, set[str]] = {}  # what is defined restricts nothing by itself
+    for definition in definitions.values():
+        heads.setdefault(listing(definition.axioms or (definition.name,)), set()).add(
+            definition.name
+        )
+    bits, loose = len(kind.moving.bits), {*free, *definitions}
+    through: set[str] = set()  # bits that follow from other tracks as well
+    for axiom, part in kind.parts:
+        read = [kind.conditions[n - bits] for n in part.columns if n >= bits]
+        others = {name for formula in read for name in predicates(formula)}
+        mine = {kind.moving.bits[n].predicate for n in part.columns if n < bits}
+        if axiom not in kind.helping and (others & loose or mine & through):
+            if axiom in heads:
+                through |= heads[axiom]
+            else:
+                said.append((axiom, others | mine))
+    for axiom, names in said:
+        names |= {n for h in names & {*kind.helping} for n in predicates(kind.helping[h])}
+        for name, definition in reversed([*definitions.items()]):
+            if name in names:
+                names |= predicates(definition.formula)
+        yield axiom, names & {*free}
+
+
+def _together(
+    compiler: KindCompiler, sorts: Collection[tuple[str, ...]], free: Sequence[str], tables: Tables
+) -> TrackKind | None:
+    """All that is free of some tuples of sorts, as one track a trace; None if that is too much."""
     bits: list[Bit] = []
     for name in free:
         decl = compiler.signature.predicates[name]
@@ -208,11 +262,11 @@ def _rigid(
                 slots = tuple(Slot(None, number) for number in numbers)
                 bits.append(Bit(name, slots, decl.sorts, decl.static))
     if not bits or len(bits) > _MOST_JOINED:
-        return []
+        return None
     try:
-        return [compiler.kind((), bits, "all")]
+        return compiler.kind((), bits, "all")
     except LimitError:
-        return []
+        return None
 
 
 def _plain(compiler: KindCompiler, name: str) -> Bit:

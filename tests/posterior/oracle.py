@@ -86,6 +86,11 @@ def _case(choose: random.Random, seed: int) -> Case:
         prefix = f"forall {', '.join(axes)}. " if axes else ""
         weight = "" if hard else f" weight {choose.choice([0.3, 1.0, 2.0])}"
         axioms.append(f"{'hard ' if hard else ''}axiom A{number}{weight}: {prefix}{inner}")
+    return stated(choose, seed, axioms, learned)
+
+
+def stated(choose: random.Random, seed: int, axioms: Sequence[str], learned: Sequence[str]) -> Case:
+    """Some axioms over what is given at random, with random labels and rates."""
     text = SIGNATURE + "\n".join(axioms) + "\n"
     theory = check(parse_theory(text))
     sizes = {"a": choose.choice([1, 2]), "b": choose.choice([1, 2])}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import pytest
 import torch
 
 from fotltn.logic.defined import definitions_in
-from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.sampler import Sampler, Sampling
-from fotltn.posterior.structure import structure
-from tests.posterior.oracle import Case, Exact, case
+from fotltn.posterior.posterior import sampler_of
+from fotltn.posterior.sampler import Sampling
+from tests.posterior.oracle import Case, Exact, case, stated
 
 WORLDS, BURN_IN, SWEEPS = 32, 12, 60
 
@@ -21,25 +24,32 @@ WORLDS, BURN_IN, SWEEPS = 32, 12, 60
 MOST_ATOMS = 14
 
 
-def deviations(one: Case, seed: int) -> list[float] | None:
-    """By how many standard errors probabilities of atoms differ; None if there is no world."""
-    labelled = [n for n in one.learned if one.labels.truth[n].numel()]
+class Compared(NamedTuple):
+    """What became of a theory, and by how many standard errors probabilities of atoms differ."""
+
+    outcome: Literal["too large", "no world", "tied", "certain", "compared"]
+    deviations: tuple[float, ...] = ()
+
+
+def compared(one: Case, seed: int) -> Compared:
+    """What is sampled of a theory beside what enumeration says."""
     certain = replace(one.theory, axioms=tuple(a for a in one.theory.axioms if a.hard))
     defined = definitions_in(certain, one.learned).by_name
     free = [n for n in one.learned if n not in defined]
     exact = Exact(one, free, {n: d.formula for n, d in defined.items()})
     if not 0 < exact.atoms <= MOST_ATOMS:
-        return []
+        return Compared("too large")
+    sampling = Sampling(WORLDS, BURN_IN, SWEEPS, seed=seed, learn=False)
     try:
-        plan = structure(one.theory, one.tables, one.learned, labelled, end=one.end)
+        sampler = sampler_of(
+            one.theory, one.tables, one.labels, one.learned, rates=one.rates, sampling=sampling,
+            end=one.end,
+        )  # fmt: skip
     except NoWorldError:
         assert exact.marginals is None, one.text
-        return None
-    if plan.tied:  # it says that it may be wrong
-        return []
-    evidence = LabelEvidence(one.labels, dict(one.rates))
-    sampling = Sampling(WORLDS, BURN_IN, SWEEPS, seed=seed, learn=False)
-    sampler = Sampler(plan, one.tables, evidence, sampling)
+        return Compared("no world")
+    if sampler.structure.tied:  # it says that it may be wrong
+        return Compared("tied")
     sums = {n: torch.zeros_like(sampler.tables[n], dtype=torch.float64) for n in one.learned}
     for number in range(BURN_IN + SWEEPS):
         sampler.sweep(number)
@@ -49,7 +59,7 @@ def deviations(one: Case, seed: int) -> list[float] | None:
     broken = any(bool(count.any()) for count in sampler.broken().values())
     assert broken == (exact.marginals is None), one.text
     if exact.marginals is None:
-        return None
+        return Compared("no world")
     result: list[float] = []
     for name, shares in sums.items():
         p = exact.marginals[name]
@@ -60,32 +70,70 @@ def deviations(one: Case, seed: int) -> list[float] | None:
         difference = shares.mean(0) - p
         assert float(difference[(spread <= 1e-6) & inside[..., : p.shape[-1]]].abs().sum()) < 0.05
         result += (difference / error)[counts].tolist()
-    return result
+    return Compared("compared" if result else "certain", tuple(result))
 
 
-def check(seeds: range) -> None:
-    """Deviations are like draws of a normal distribution."""
-    cases, values = 0, []
-    for seed in seeds:
-        one = case(seed)
-        differences = deviations(one, seed)
-        if differences:
-            cases += 1
-            # Of many thousands of normal draws hardly one is beyond 5.5.
-            assert max(map(abs, differences)) < 5.5, one.text
-            values += differences
-    assert cases > 0.3 * len(seeds)
+def every(cases: Iterable[tuple[int, Case]]) -> tuple[Counter[str], list[float]]:
+    """How many theories ended how, and all deviations; none is beyond what chance may do."""
+    counts: Counter[str] = Counter()
+    values: list[float] = []
+    for seed, one in cases:
+        outcome, differences = compared(one, seed)
+        counts[outcome] += 1
+        # Of many thousands of normal draws hardly one is beyond 5.5.
+        assert max(map(abs, differences), default=0.0) < 5.5, one.text
+        values += differences
+    assert not counts["tied"]
+    return counts, values
+
+
+def check(seeds: range) -> Counter[str]:
+    """Deviations are like draws of a normal distribution; how many theories ended how."""
+    counts, values = every((seed, case(seed)) for seed in seeds)
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum(v * v for v in values) / len(values))
     # Atoms of a case depend on each other, so that the mean varies more than that of as many draws.
-    assert abs(mean) < 6 / math.sqrt(cases)
+    assert abs(mean) < 6 / math.sqrt(counts["compared"])
     assert 0.8 < deviation < 1.25
+    return counts
+
+
+#: Axioms that tie tracks such that none may move alone, with what is learned.
+TIES = [
+    ("P V", "forall x, y. G(P(x) <-> V(y))"),
+    ("P V", "forall x, y. G(P(x) -> V(y))"),
+    ("P V", "G((exists x. P(x)) <-> (exists y. F V(y)))"),
+    ("P Q", "forall x, x2. G(P(x) <-> F Q(x2))"),
+    ("P V", "forall x, y. G(P(x) & Near(x) -> X V(y) & Has(x, y))"),
+    ("P Fix", "forall x, x2. (Fix(x) <-> O P(x2))"),
+    ("P V E", "forall x. G(E(x) <-> P(x) & exists y. V(y))\nhard axiom B: G(exists x. E(x))"),
+]
+
+
+def tied(seeds: range) -> Counter[str]:
+    """Atoms that are tied are worth few draws, so that only the largest deviation says much."""
+    cases = []
+    for learned, axiom in TIES:
+        for seed in seeds:
+            choose = random.Random(seed)
+            one = stated(choose, seed, [f"hard axiom A: {axiom}"], learned.split())
+            cases.append((seed, one))
+    return every(cases)[0]
 
 
 def test_probabilities_equal_those_of_enumeration():
-    check(range(40))
+    assert check(range(40))["compared"] > 16
+
+
+def test_what_hard_axioms_tie_moves_together():
+    assert tied(range(2))["compared"] > 7
 
 
 @pytest.mark.slow
 def test_probabilities_equal_those_of_enumeration_on_two_thousand_theories():
-    check(range(40, 2040))
+    assert check(range(40, 2040))["compared"] > 1100
+
+
+@pytest.mark.slow
+def test_what_hard_axioms_tie_moves_together_in_many_worlds():
+    assert tied(range(2, 30))["compared"] > 100
