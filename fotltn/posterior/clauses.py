@@ -6,7 +6,8 @@ guards, shifts and untils.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -16,6 +17,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.defined import Definition
 from fotltn.monitor.nnf import both, either, nnf
+from fotltn.semantics.tables import Tables
 from fotltn.tree import children, fold, postorder, rebuilt, transform
 
 _FIRST = c.Edge(past=True)
@@ -30,12 +32,19 @@ class Clause:
         axes: the variables, each over all entities of a sort.
         body: what holds, in normal form.
         weight: what a cell costs at which it does not; None if there is no such cell.
+        cells: how many cells a binding stands for, of variables that do not occur in the body.
     """
 
     axiom: str
     axes: tuple[c.Axis, ...]
     body: c.Formula
     weight: float | None
+    cells: int = 1
+
+    @property
+    def cost(self) -> float | None:
+        """What a binding costs at which the body is false; None if there is none."""
+        return None if self.weight is None else self.weight * self.cells
 
 
 def clauses(axiom: CheckedAxiom, end: End) -> list[Clause]:
@@ -69,6 +78,17 @@ def clauses(axiom: CheckedAxiom, end: End) -> list[Clause]:
             weight = None if axiom.hard else axiom.weight
             result.append(Clause(axiom.name, axes, body, weight))
     return result
+
+
+def counted(clause: Clause, tables: Tables) -> Clause:
+    """A clause without variables that do not occur in it, and without quantifiers over nothing."""
+    if not all(map(tables.full_size, clause.axes)):
+        return replace(clause, axes=(), body=c.Truth(True))
+    body = inhabited(clause.body, tables)
+    used = free_axes(body)
+    times = math.prod(tables.full_size(axis) for axis in clause.axes if axis not in used)
+    axes = tuple(a for a in clause.axes if a in used)
+    return replace(clause, axes=axes, body=body, cells=clause.cells * times)
 
 
 def _is_always(node: c.Formula) -> bool:
@@ -146,36 +166,59 @@ def _renamed(axis: c.Axis, suffix: str) -> c.Axis:
     return c.Axis(f"{axis.name}'{suffix}", axis.sort, axis.relation)
 
 
+class NumberedEntity(c.Constant):
+    """An entity by its number, which is written in place of a variable or of a name."""
+
+    __slots__ = ()
+
+
 def number_of(term: c.Constant) -> int | None:
-    """The number of an entity that has been written in place of a variable."""
-    return int(term.name[1:]) if term.name.startswith("#") else None
+    """The number of an entity; None of one that is named."""
+    return int(term.name[1:]) if isinstance(term, NumberedEntity) else None
 
 
-def entity(number: int, sort: str) -> c.Constant:
-    """A constant that is the entity of that number."""
-    return c.Constant(f"#{number}", sort)
+def entity(number: int, sort: str) -> NumberedEntity:
+    """The entity of that number."""
+    return NumberedEntity(f"#{number}", sort)
 
 
-def with_entity(formula: c.Formula, axis: c.Axis, number: int) -> c.Formula:
-    """A formula with an entity in place of a variable."""
+def numbered(formula: c.Formula, names: Collection[str], tables: Tables) -> c.Formula:
+    """A formula in which atoms of some predicates have numbers of entities in place of names."""
+
+    def by_number(term: c.Term) -> c.Term:
+        if isinstance(term, c.Constant) and number_of(term) is None:
+            return entity(tables.constant(term), term.sort)
+        return term
+
+    def rule(node: c.Core) -> c.Core:
+        if isinstance(node, c.Atom) and node.predicate in names:
+            return c.Atom(node.predicate, tuple(map(by_number, node.args)))
+        return node
+
+    return transform(formula, rule)
+
+
+def with_place(formula: c.Formula, axis: c.Axis, place: int, tables: Tables) -> c.Formula:
+    """A formula with entities in place of the variables of an axis, those at a place of it."""
+    row = None if axis.relation is None else tables.relation(axis.relation)[place].tolist()
 
     def rule(node: c.Core) -> c.Core:
         if isinstance(node, c.Variable) and node.axis == axis:
-            return entity(number, node.sort)
+            return entity(place if row is None else row[node.column or 0], node.sort)
         return node
 
     return transform(formula, rule)
 
 
 def spelled_out(
-    formula: c.Formula, small: Callable[[c.Axis, c.Formula], bool], sizes: Mapping[str, int]
+    formula: c.Formula, small: Callable[[c.Axis, c.Formula], bool], tables: Tables
 ) -> c.Formula:
-    """A formula in which quantifiers over few entities are conjunctions or disjunctions.
+    """A formula in which quantifiers over few places are conjunctions or disjunctions.
 
     Args:
         formula: in normal form.
         small: whether to spell out an axis of a quantifier, by axis and body.
-        sizes: the number of entities of each sort.
+        tables: what there is of each sort and relation.
     """
 
     def visit(node: c.Core, below: list[c.Core]) -> Any:
@@ -188,13 +231,27 @@ def spelled_out(
                 axes.remove(axis)
                 join = both if result.universal else either
                 total: c.Formula = c.Truth(result.universal)
-                for number in range(sizes[axis.sort or ""]):
-                    total = join(total, with_entity(body, axis, number))
+                for place in range(tables.full_size(axis)):
+                    total = join(total, with_place(body, axis, place, tables))
                 body = total
         return c.Quantifier(result.universal, tuple(axes), None, body) if axes else body
 
     value: c.Formula = fold(formula, visit)
     return value
+
+
+def inhabited(formula: c.Formula, tables: Tables) -> c.Formula:
+    """A formula in normal form in which no quantifier runs over nothing.
+
+    So that a quantifier may be left out where its variables do not occur.
+    """
+
+    def rule(node: c.Core) -> c.Core:
+        if isinstance(node, c.Quantifier) and not all(map(tables.full_size, node.axes)):
+            return c.Truth(node.universal)
+        return node
+
+    return nnf(transform(formula, rule))
 
 
 def pushed_in(

@@ -13,26 +13,28 @@ from fotltn.algebra.expr import free_axes
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
-from fotltn.logic.signature import Signature
 from fotltn.monitor.compile import letter
 from fotltn.monitor.nnf import FALSE, both, either, nnf
 from fotltn.posterior.automata import MinimalAutomaton, machine
 from fotltn.posterior.clauses import (
     Clause,
+    counted,
     flat,
     number_of,
+    numbered,
     operands,
     pushed_in,
     replaced_in,
     settled,
     spelled_out,
     stated,
-    with_entity,
+    with_place,
     written_in,
 )
 from fotltn.posterior.impossible import NoWorldError, irreducible
 from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
 from fotltn.posterior.product import Part, Shape, TrackAutomaton, product
+from fotltn.semantics.tables import Tables
 from fotltn.tree import children, postorder, rebuilt, transform
 
 #: The most patterns of a window that are told apart.
@@ -99,16 +101,14 @@ class KindCompiler:
     """Makes a kind.
 
     Args:
-        signature: the declarations.
-        sizes: the number of entities of each sort.
+        tables: what is given.
         clauses: what axioms say, but for what holds by definition.
         definitions: what is defined, each after those that it uses.
         labelled: the predicates that have labels.
         seen: which values conditions have at once, as bits; of those over some axes.
     """
 
-    signature: Signature
-    sizes: Mapping[str, int]
+    tables: Tables
     clauses: Sequence[Clause]
     definitions: Mapping[str, Definition]
     labelled: Collection[str]
@@ -132,7 +132,7 @@ class KindCompiler:
 
     def is_static(self, name: str) -> bool:
         """Whether a predicate does not change."""
-        return self.signature.predicates[name].static
+        return self.tables.signature.predicates[name].static
 
 
 class _Compilation:
@@ -152,11 +152,12 @@ class _Compilation:
     def run(self) -> TrackKind:
         expanded = self._definitions()
         for clause in self.theory.clauses:
-            body = written_in(clause.body, expanded, self.theory.is_static)
+            body = self._written(clause.body, expanded)
             if self.moving.inside(body):
                 for axes, part in self._grounded(clause.axes, body):
                     if self.moving.inside(part):
-                        self._clause(replace(clause, axes=axes, body=part))
+                        part_of = replace(clause, axes=axes, body=part)
+                        self._clause(counted(part_of, self.theory.tables))
         self.factors = [self._with_span(self._lifted(factor)) for factor in self.factors]
         bits = len(self.moving.bits)
         parts = [(name, self._part(formula, bits)) for name, formula in self.local]
@@ -169,7 +170,7 @@ class _Compilation:
         expanded: dict[str, Definition] = {}
         for name, definition in self.theory.definitions.items():
             static = self.theory.is_static(name)
-            formula = written_in(nnf(definition.formula), expanded, self.theory.is_static)
+            formula = self._written(nnf(definition.formula), expanded)
             if not self.moving.inside(formula):
                 continue
             definition = replace(definition, formula=formula)
@@ -183,6 +184,11 @@ class _Compilation:
                     assert isinstance(said.left, c.Atom)
                     self.factors.append(Factor(name, axes, said.right, None, said.left, None))
         return expanded
+
+    def _written(self, formula: c.Formula, expanded: Mapping[str, Definition]) -> c.Formula:
+        """A formula of what is not to be written out, in which tracks have numbers."""
+        plain = written_in(formula, expanded, self.theory.is_static)
+        return numbered(plain, self.moving.names, self.theory.tables)
 
     def _as_bit(self, definition: Definition, static: bool) -> bool:
         terms = self._terms(definition.formula)
@@ -207,18 +213,16 @@ class _Compilation:
     def _clause(self, clause: Clause) -> None:
         local = self._localised(clause.axes, clause.body)
         terms = self._terms(clause.body)
-        if local is not None and clause.weight is not None:
+        if local is not None and clause.cost is not None:
             if terms is not None and set(terms) == set(clause.axes):
                 bit = self._helped(local)
-                self.soft[bit] = (clause.axiom, clause.weight + self.soft.get(bit, ("", 0.0))[1])
+                self.soft[bit] = (clause.axiom, clause.cost + self.soft.get(bit, ("", 0.0))[1])
                 return
             local = None
         if local is not None:
             self.local.append((clause.axiom, local))
             return
-        self.factors.append(
-            Factor(clause.axiom, clause.axes, clause.body, clause.weight, None, None)
-        )
+        self.factors.append(Factor(clause.axiom, clause.axes, clause.body, clause.cost, None, None))
 
     def _grounded(
         self, axes: tuple[c.Axis, ...], body: c.Formula
@@ -242,24 +246,23 @@ class _Compilation:
                 if (node.predicate, place) in fixed and isinstance(term, c.Variable)
             }
 
-        wanted = places(body)
-        sizes = self.theory.sizes
+        wanted, tables = places(body), self.theory.tables
 
         def small(axis: c.Axis, inner: c.Formula) -> bool:
             """Whether an entity has to be named, or can be: one track has all that moves."""
             if axis in wanted:
                 return True
-            few = not self.sorts and axis.sort is not None and sizes[axis.sort] <= _MOST_NAMED
+            few = not self.sorts and tables.full_size(axis) <= _MOST_NAMED
             return few and self.moving.inside(inner)
 
-        body = spelled_out(body, small, sizes)
+        body = spelled_out(body, small, tables)
         results = [(axes, body)]
         for axis in axes:
             if axis in wanted:
                 results = [
-                    (tuple(a for a in names if a != axis), with_entity(part, axis, number))
+                    (tuple(a for a in names if a != axis), with_place(part, axis, place, tables))
                     for names, part in results
-                    for number in range(sizes[axis.sort or ""])
+                    for place in range(tables.full_size(axis))
                 ]
         return [(names, settled(part)) for names, part in results]
 

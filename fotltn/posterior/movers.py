@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
 from fotltn.posterior.clauses import conjuncts, number_of, predicates
@@ -368,8 +367,7 @@ class Mover:
         """The bindings of a factor that something depends on."""
         if factor.labelled is not None:
             return self._labelled(factor.labelled)
-        axes = [a for a in factor.axes if a in free_axes(factor.formula)]
-        return self.circuit.instances(axes, factor.formula)
+        return self.circuit.instances(factor.axes, factor.formula)
 
     def _labelled(self, atom: c.Atom) -> Bindings:
         """The bindings of an atom's variables that have labels."""

@@ -175,12 +175,16 @@ class Contacts:
         self.sizes = [circuit.tables.sizes[s] for s in moving.sorts]
         self._open: dict[int, tuple[Bindings, Tensor]] = {}
 
-    def track(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
-        """The number of the track of terms, by row."""
-        number = rows.trace
+    def tracks(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
+        """The number of the track of terms, with axes (row, time), of time perhaps one."""
+        number = rows.trace.unsqueeze(-1)
         for term, size in zip(terms, self.sizes, strict=True):
-            number = number * size + self.circuit.numbers(term, rows)[:, 0]
+            number = number * size + self.circuit.numbers(term, rows)
         return number
+
+    def track(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
+        """The same by row, of terms that do not change."""
+        return self.tracks(terms, rows)[:, 0]
 
     def of_rows(self, node: c.Formula, rows: Bindings) -> tuple[Tensor, Tensor]:
         """Rows and tracks that touch at any point, each pair once."""
@@ -195,7 +199,8 @@ class Contacts:
             if isinstance(part, c.Atom):
                 hit = self.moving.bit(part)
                 assert hit is not None
-                hits.append(torch.stack([origin, self.track(hit[1], here)]))
+                track = self.tracks(hit[1], here)
+                hits.append(torch.stack([origin.repeat_interleave(track.shape[1]), track.view(-1)]))
             elif isinstance(part, c.Quantifier):
                 inner = self.circuit.beneath(part, here)
                 assert inner.parent is not None

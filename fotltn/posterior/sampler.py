@@ -148,7 +148,7 @@ class Sampler:
             truth = self.circuit.truth(clause.body, rows, self.tables)
             full = truth.expand(self.sampling.worlds, len(rows), self.known.horizon)
             inside = self.known.inside[rows.trace]
-            count = (~full & inside).sum((1, 2))
+            count = (~full & inside).sum((1, 2)) * clause.cells
             result[clause.axiom] = result[clause.axiom] + count if clause.axiom in result else count
         return result
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fotltn.algebra.expr import free_axes
 from fotltn.analysis.truncation import End
 from fotltn.errors import LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
-from fotltn.posterior.clauses import Clause, clauses, predicates
+from fotltn.monitor.nnf import nnf
+from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, predicates
 from fotltn.posterior.evidence import groups
 from fotltn.posterior.kinds import KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
@@ -79,7 +79,7 @@ def structure(
     free, definitions = said.free, said.definitions
     seen = _Seen(RowTruth(tables, learned))
     followed = [clause for clause in said.clauses if clause.axiom not in watched]
-    compiler = KindCompiler(theory.signature, tables.sizes, followed, definitions, labelled, seen)
+    compiler = KindCompiler(tables, followed, definitions, labelled, seen)
     kinds = tuple(_kinds(compiler, free, tables))
     joint, tied = _joint(compiler, kinds, free, tables)
     kinds = (*kinds, *joint)
@@ -103,12 +103,15 @@ def statements(
     told = dict(define or {})
     uses = {name: predicates(d.formula) for name, d in told.items()}
     stated = definitions_in(certain, [n for n in learned if n not in told], uses)
-    definitions = _ordered({**told, **stated.by_name})
+    definitions = {
+        name: replace(definition, formula=inhabited(nnf(definition.formula), tables))
+        for name, definition in _ordered({**told, **stated.by_name}).items()
+    }
     said = tuple(
         clause
         for axiom in theory.axioms
         if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
-        for clause in (_counted(one, tables) for one in clauses(axiom, end))
+        for clause in (counted(one, tables) for one in clauses(axiom, end))
     )
     free = tuple(n for n in learned if n not in definitions)
     return Structure(free, definitions, said, (), frozenset(), (), ())
@@ -140,20 +143,6 @@ class _Seen:
         return tuple(sorted(words))
 
 
-def _counted(clause: Clause, tables: Tables) -> Clause:
-    """A clause without variables that do not occur in it; it weighs as many cells as before."""
-    used = free_axes(clause.body)
-    times = 1
-    for axis in clause.axes:
-        if axis not in used:
-            times *= tables.full_size(axis)
-    axes = tuple(a for a in clause.axes if a in used)
-    if times == 0:
-        return Clause(clause.axiom, axes, c.Truth(True), clause.weight)
-    weight = None if clause.weight is None else clause.weight * times
-    return Clause(clause.axiom, axes, clause.body, weight)
-
-
 def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
     """Definitions, each after those that it uses."""
     result: dict[str, Definition] = {}
@@ -168,11 +157,13 @@ def _ordered(definitions: Mapping[str, Definition]) -> dict[str, Definition]:
 
 def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Iterator[TrackKind]:
     """Joint blocks where axioms tie a relation to others, and one kind for each tuple of sorts."""
-    signature = compiler.signature
+    signature = compiler.tables.signature
     covered: set[str] = set()
     for name in free:
         sorts = signature.predicates[name].sorts
         if len(sorts) != 2 or signature.predicates[name].static:
+            continue
+        if not all(tables.sizes[sort] for sort in sorts):
             continue
         for position in (0, 1):
             kind = _joined(compiler, free, tables, name, position)
@@ -183,7 +174,7 @@ def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Itera
     for name in free:
         by_sorts.setdefault(signature.predicates[name].sorts, []).append(name)
     for sorts, names in by_sorts.items():
-        if set(names) <= covered:
+        if set(names) <= covered or not all(tables.sizes[sort] for sort in sorts):
             continue
         bits = [_plain(compiler, name) for name in names]
         yield compiler.kind(sorts, bits, "x".join(sorts) or "()")
@@ -197,7 +188,7 @@ def _joint(
     Returns:
         Such tracks, and the axioms whose tracks are too many to be drawn together.
     """
-    signature = compiler.signature
+    signature = compiler.tables.signature
     groups: list[tuple[set[tuple[str, ...]], list[str]]] = []  # tuples of sorts, and axioms
     for kind in kinds:
         for axiom, names in _ties(kind, compiler.definitions, free):
@@ -256,7 +247,7 @@ def _together(
     """All that is free of some tuples of sorts, as one track a trace; None if that is too much."""
     bits: list[Bit] = []
     for name in free:
-        decl = compiler.signature.predicates[name]
+        decl = compiler.tables.signature.predicates[name]
         if decl.sorts in sorts:  # what shares arguments shares a prior
             for numbers in itertools.product(*(range(tables.sizes[s]) for s in decl.sorts)):
                 slots = tuple(Slot(None, number) for number in numbers)
@@ -270,7 +261,7 @@ def _together(
 
 
 def _plain(compiler: KindCompiler, name: str) -> Bit:
-    decl = compiler.signature.predicates[name]
+    decl = compiler.tables.signature.predicates[name]
     return Bit(name, tuple(Slot(n) for n in range(len(decl.sorts))), decl.sorts, decl.static)
 
 
@@ -278,7 +269,7 @@ def _joined(
     compiler: KindCompiler, free: Sequence[str], tables: Tables, name: str, position: int
 ) -> TrackKind | None:
     """Tracks of one argument of a relation, with the relation to each entity of the other sort."""
-    signature = compiler.signature
+    signature = compiler.tables.signature
     sorts = signature.predicates[name].sorts
     stays, goes = sorts[position], sorts[1 - position]
     relations = [

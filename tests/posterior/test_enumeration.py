@@ -63,6 +63,8 @@ def compared(one: Case, seed: int) -> Compared:
     result: list[float] = []
     for name, shares in sums.items():
         p = exact.marginals[name]
+        if not p.numel():  # of nobody
+            continue
         spread = p * (1 - p)
         error = torch.maximum(shares.std(0) / WORLDS**0.5, (spread / (WORLDS * SWEEPS)).sqrt())
         inside = one.tables.inside.reshape(p.shape[0], *[1] * (p.dim() - 2), -1)
