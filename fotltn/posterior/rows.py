@@ -16,7 +16,7 @@ from torch import Tensor
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.posterior.clauses import conjuncts, is_node, number_of, predicates
-from fotltn.posterior.stated import StatedFacts, stated
+from fotltn.posterior.stated import FactJoin, StatedFacts, stated
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables, within
@@ -286,34 +286,39 @@ class RowTruth:
     ) -> tuple[Bindings, list[c.Axis]]:
         """Rows with those variables of a quantifier that facts name, and the variables left."""
         count = torch.arange(len(rows), device=rows.trace.device)
-        start = Bindings(rows.trace, dict(rows.places), count)
-        best: tuple[c.Atom, StatedFacts] | None = None
-        left = list(node.axes)
+        outer = {axis: places for axis, places in rows.places.items() if axis not in node.axes}
+        start, left = Bindings(rows.trace, outer, count), list(node.axes)
+        atoms: list[tuple[list[c.Axis], StatedFacts]] = []
         for piece in decided:
             atom = piece.arg if node.universal and isinstance(piece, c.Not) else piece
             if not isinstance(atom, c.Atom) or (atom is piece) == node.universal:
                 continue
-            if not all(isinstance(a, c.Variable) and a.column is None for a in atom.args):
-                continue
+            axes = [a.axis for a in atom.args if isinstance(a, c.Variable) and a.column is None]
             facts = self.flags(atom.predicate)
-            named = {a.axis for a in atom.args if isinstance(a, c.Variable)}
-            rest = [axis for axis in node.axes if axis not in named]
-            if isinstance(facts, StatedFacts) and len(rest) < len(left):
-                best, left = (atom, facts), rest
-        if best is None:
-            return start, left
-        atom, facts = best
+            if len(axes) == len(atom.args) and isinstance(facts, StatedFacts):
+                atoms.append((axes, facts))
+        while usable := [one for one in atoms if set(one[0]) & set(left)]:
+            # The facts that leave the fewest rows come first.
+            ways = [FactJoin(facts, self._bound(axes, facts, start)) for axes, facts in usable]
+            sizes = [way.size for way in ways]
+            best = sizes.index(min(sizes))
+            if sizes[best] > MOST_ROWS:
+                raise LimitError(f"a quantifier has more than {MOST_ROWS:,} bindings to look at")
+            row, place = ways[best].pairs()
+            axes, facts = usable[best]
+            start = start.take(row)
+            for number, axis in enumerate(axes, start=1):
+                start.places.setdefault(axis, facts.tuples[number, place])
+            left = [axis for axis in left if axis not in axes]
+        return start, left
+
+    def _bound(
+        self, axes: Sequence[c.Axis], facts: StatedFacts, rows: Bindings
+    ) -> list[tuple[int, Tensor]]:
+        """The places of facts that rows have a value for."""
         trace = rows.trace if facts.shape[0] > 1 else torch.zeros_like(rows.trace)
-        axes = [a.axis for a in atom.args if isinstance(a, c.Variable)]
-        here = {axis: values for axis, values in rows.places.items() if axis not in node.axes}
-        bound = [(n, here[axis]) for n, axis in enumerate(axes, start=1) if axis in here]
-        row, place = facts.joined([(0, trace), *bound])
-        if len(row) > MOST_ROWS:
-            raise LimitError(f"a quantifier has more than {MOST_ROWS:,} bindings to look at")
-        places = {axis: values[row] for axis, values in here.items()}
-        for number, axis in enumerate(axes, start=1):
-            places.setdefault(axis, facts.tuples[number, place])
-        return Bindings(rows.trace[row], places, row), left
+        here = rows.places
+        return [(0, trace), *((n, here[a]) for n, a in enumerate(axes, start=1) if a in here)]
 
     def _every(self, axes: Sequence[c.Axis], rows: Bindings, part: Tensor, factor: int) -> Bindings:
         above = part.repeat_interleave(factor)

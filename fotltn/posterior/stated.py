@@ -40,26 +40,32 @@ class StatedFacts:
             place = torch.where(self.keys[place] == wanted, place, len(self.keys))
         return self.truth[place] if time is None else self.truth[place, time]
 
-    def joined(self, bound: Sequence[tuple[int, Tensor]]) -> tuple[Tensor, Tensor]:
-        """Rows and tuples that agree.
 
-        Args:
-            bound: places of tuples, and what rows have there.
+class FactJoin:
+    """Pairs of rows and tuples of facts that agree.
 
-        Returns:
-            The number of the row, and that of the tuple, of each pair.
-        """
-        sizes = [self.shape[place] for place, _ in bound]
-        mine = flat(torch.stack([self.tuples[place] for place, _ in bound]), sizes)
-        theirs = flat(torch.stack([rows for _, rows in bound]), sizes)
-        order = torch.argsort(mine, stable=True)
-        mine = mine[order]
-        first = torch.searchsorted(mine, theirs.contiguous())
-        number = torch.searchsorted(mine, theirs.contiguous(), right=True) - first
-        row = torch.arange(len(theirs), device=mine.device).repeat_interleave(number)
-        begin = number.cumsum(0) - number
-        place = torch.arange(len(row), device=mine.device) - begin[row] + first[row]
-        return row, order[place]
+    Attributes:
+        size: how many there are.
+    """
+
+    def __init__(self, facts: StatedFacts, bound: Sequence[tuple[int, Tensor]]) -> None:
+        """Count them; `bound` has places of tuples, and what rows have there."""
+        sizes = [facts.shape[place] for place, _ in bound]
+        mine = flat(torch.stack([facts.tuples[place] for place, _ in bound]), sizes)
+        theirs = flat(torch.stack([rows for _, rows in bound]), sizes).contiguous()
+        self._order = torch.argsort(mine, stable=True)
+        mine = mine[self._order]
+        self._first = torch.searchsorted(mine, theirs)
+        self._number = torch.searchsorted(mine, theirs, right=True) - self._first
+        self.size = int(self._number.sum())
+
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """The number of the row, and that of the tuple, of each pair."""
+        count = torch.arange(len(self._number), device=self._number.device)
+        row = count.repeat_interleave(self._number)
+        begin = self._number.cumsum(0) - self._number
+        place = torch.arange(len(row), device=row.device) - begin[row] + self._first[row]
+        return row, self._order[place]
 
 
 def stated(name: str, table: SparseTable) -> StatedFacts | None:
