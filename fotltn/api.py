@@ -35,7 +35,7 @@ def cells(
     *,
     semantics: str | Semantics | None = None,
     p: float | None = None,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     end: End | None = None,
 ) -> Cells:
     """A formula at every binding and time: its worst cells, counts, explanations, repairs.
@@ -45,7 +45,8 @@ def cells(
         data: tables, or a model.
         semantics: what gives it degrees; without, that of the model, or "stable-product".
         p: another exponent for its means.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, the
+            model's, or 0.5.
         end: "undecided" if cells that fail only since their trace ends are, "final" if they are
             violations; without, as the model's project says, or "undecided".
 
@@ -147,7 +148,7 @@ def audit(
     learned: Collection[str] = (),
     semantics: str | Semantics | None = None,
     p: float | None = None,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     end: End | None = None,
 ) -> Audit:
     """Say of each axiom how far it holds on data, and how far that is evidence of anything.
@@ -158,7 +159,8 @@ def audit(
         learned: predicates that are predictions rather than facts.
         semantics: what gives axioms their values.
         p: another exponent for its means.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, the
+            model's, or 0.5.
         end: of traces, as of `cells`.
     """
     from fotltn.analysis.audit import audit as audited
@@ -180,7 +182,7 @@ def rules(
     *,
     traces: Sequence[int] | None = None,
     semantics: str | Semantics = CRISP,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     resamples: int = 2000,
     seed: int = 0,
     end: End = "undecided",
@@ -192,7 +194,7 @@ def rules(
         data: the tables.
         traces: the numbers of the traces to count; None for all.
         semantics: crisp to count cells; of degrees, these are summed.
-        threshold: the degree from which on a fact is true.
+        threshold: the degree from which on a fact is true; without, the model's, or 0.5.
         resamples: how often traces are drawn anew, for the intervals; 0 for none.
         seed: of these draws.
         end: of traces, as of `cells`; an undecided cell is no support.
@@ -206,14 +208,19 @@ def rules(
 
 
 def report(
-    model: Model, path: Path | str = "report.html", *, threshold: float = 0.5, force: bool = False
+    model: Model,
+    path: Path | str = "report.html",
+    *,
+    threshold: float | None = None,
+    force: bool = False,
 ) -> Path:
     """Write the report of a model as one HTML file, and say where it is.
 
     Args:
         model: the model.
         path: the file.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, the
+            model's, or 0.5.
         force: replace a file that is no report, too.
 
     Raises:
@@ -230,14 +237,15 @@ def report(
 
 
 def inspect(
-    model: Model, *, port: int | None = None, threshold: float = 0.5, end: End | None = None
+    model: Model, *, port: int | None = None, threshold: float | None = None, end: End | None = None
 ) -> None:
     """Serve pages on which a model can be explored, until it is stopped with Ctrl-C.
 
     Args:
         model: the model.
         port: of this machine; without, a free one.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, the
+            model's, or 0.5.
         end: of traces, as of `cells`.
 
     Raises:

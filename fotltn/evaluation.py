@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from fotltn.decisions import two_valued
 from fotltn.engine import (
     Compiled,
     InBlocks,
@@ -68,7 +69,8 @@ def evaluate(
         semantics: a `Semantics` or the name of one.
         p: another exponent for its means.
         at: a time point, or "all" for an axis of time at the end.
-        threshold: for the crisp semantics, the degree from which on a fact is true.
+        threshold: for the crisp semantics, the degree from which on a fact is true. Tables of a
+            model need none: they are decided as the model says.
         log: give logarithms of degrees; under a log-space semantics these do not underflow.
         budget: bytes that intermediate results may take.
         engine: False follows the equations step by step, on every combination of entities and
@@ -209,7 +211,8 @@ class Evaluator:
         at: a time point, or all.
         budget: the memory that intermediate results may take.
         backend: of PyTorch's compiler, to fuse plans by; None for none.
-        threshold: of two-valued truth, the degree from which on a fact is true.
+        threshold: of two-valued truth, the degree from which on a fact is true; without, what the
+            tables' decisions say, or else degrees are 0 and 1.
         engine: False follows the equations in any case.
 
     Raises:
@@ -288,6 +291,9 @@ class Evaluator:
 
     def _truths(self, tables: Tables) -> dict[str, Value]:
         formulas = list(self.formulas.values())
+        if tables.decisions is not None:
+            used = {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
+            tables = two_valued(tables, self.threshold, used)
 
         def truths(part: Tables) -> dict[str, Value]:
             return {

@@ -12,8 +12,9 @@ import torch
 
 import fotltn as fot
 from fotltn.analysis.cells import cells_of
-from fotltn.analysis.evaluate_cells import sweep, two_valued
+from fotltn.analysis.evaluate_cells import sweep
 from fotltn.analysis.rules import rules
+from fotltn.decisions import two_valued
 from fotltn.engine import compile_formulas
 from fotltn.errors import LimitError
 from fotltn.evaluation import Evaluator, evaluate_all

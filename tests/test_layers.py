@@ -23,8 +23,9 @@ REPRODUCTION = ROOT / "reproduction"
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
     "errors", "format", "files", "strict_json", "memory", "tree", "syntax", "dsl", "logic",
-    "semantics", "algebra", "kernels", "plan", "engine", "evaluation", "grounding", "data",
-    "monitor", "analysis", "posterior", "networks", "learn", "project", "reporting", "web", "api",
+    "semantics", "algebra", "kernels", "plan", "engine", "decisions", "evaluation",
+    "grounding", "data", "monitor", "analysis", "posterior", "networks", "learn", "project",
+    "reporting", "web", "api",
     "fotltn",
     "cli", "__main__",
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import two_valued
+from fotltn.decisions import two_valued
 from fotltn.errors import BuildError
 from fotltn.evaluation import Time, evaluate_all, present, time_point
 from fotltn.format import degree
@@ -133,7 +133,7 @@ def ask(
     semantics: Semantics,
     *,
     at: Time = 0,
-    threshold: float = 0.5,
+    threshold: float | None = None,
 ) -> Answer:
     """The value of a formula, for each binding of its free variables.
 
@@ -142,7 +142,8 @@ def ask(
         tables: the tables.
         semantics: what gives it its value.
         at: a time point, or "all".
-        threshold: for the crisp semantics, the degree from which on a fact is true.
+        threshold: for the crisp semantics, the degree from which on a fact is true; without, what
+            the tables' decisions say.
 
     Raises:
         CheckError: the formula does not fit the signature of the tables.

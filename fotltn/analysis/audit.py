@@ -15,11 +15,12 @@ from fotltn.analysis.audit_warnings import findings
 from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.counts import count, measures
-from fotltn.analysis.evaluate_cells import degrees_of, rounded, used_predicates
+from fotltn.analysis.evaluate_cells import degrees_of, used_predicates
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.prefix import prefix, rebuild
 from fotltn.analysis.record import look_up
 from fotltn.analysis.truncation import End
+from fotltn.decisions import rounded, rule_of
 from fotltn.evaluation import axiom_values
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
@@ -39,7 +40,7 @@ def audit(
     learned: Collection[str],
     labels: Tables | None = None,
     unknown: Collection[str] = (),
-    threshold: float = 0.5,
+    threshold: float | None = None,
     end: End = "undecided",
 ) -> Audit:
     """Say for each axiom how far it holds, and how far that is evidence of anything.
@@ -52,7 +53,8 @@ def audit(
         labels: the same tables as the data state them.
         unknown: predicates of which the labels state nothing; of axioms about them, they say
             nothing either.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, what the
+            tables' decisions say.
         end: whether cells that fail only since their trace ends are undecided, or violations.
 
     Raises:
@@ -104,7 +106,8 @@ def audit(
         axioms.append((row, replace(cells, tables=evidence)))
     together = _together(theory, values, semantics)
     warnings = findings(axioms, together, learned)
-    return Audit(tuple(row for row, _ in axioms), together, warnings)
+    rule = rule_of(tables, threshold)
+    return Audit(tuple(row for row, _ in axioms), together, warnings, rule)
 
 
 def _counted(cells: Cells) -> CrispAudit:
@@ -134,7 +137,7 @@ def _constant(
         index = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
         value = torch.zeros(0, dtype=tables.dtype, device=device)
         predicates[name] = SparseTable(index, value, shape, degree)
-    return replace(tables, predicates=predicates)
+    return replace(tables, predicates=predicates, decisions=None)
 
 
 def _together(

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from fotltn.analysis.record import Record, look_up
+from fotltn.decisions import DecisionRule
 from fotltn.errors import renamed
 from fotltn.format import degree
 
@@ -206,11 +207,12 @@ class KnowledgeBase(Record):
 
 @dataclass(frozen=True, slots=True)
 class Audit(Record):
-    """All axioms, the knowledge base as a whole, and the warnings."""
+    """All axioms, the knowledge base as a whole, the warnings, and how degrees were decided."""
 
     axioms: tuple[AxiomAudit, ...]
     knowledge_base: KnowledgeBase
     warnings: tuple[Finding, ...]
+    rule: DecisionRule
 
     KEYS = ("knowledge_base", "axioms", "warnings")
 

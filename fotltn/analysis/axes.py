@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.tables import Tables, Value, spread
 
 
 class Column(NamedTuple):
@@ -47,17 +47,6 @@ def binding(
         for axis, place in zip(axes, places, strict=True)
         for column in columns(axis, tables)
     }
-
-
-def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
-    """A value with axes (trace, `axes` …, time), of size 1 where it lacks one."""
-    present, tensor = value
-    order = [0, *(1 + present.index(a) for a in axes if a in present), tensor.dim() - 1]
-    tensor = tensor.permute(order)
-    for place, axis in enumerate(axes):
-        if axis not in present:
-            tensor = tensor.unsqueeze(1 + place)
-    return tensor
 
 
 def product(

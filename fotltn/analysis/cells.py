@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.analysis.axes import binding, columns, spread
+from fotltn.analysis.axes import binding, columns
 from fotltn.analysis.evaluate_cells import (
     CellBlock,
     degrees_of,
     sweep,
-    two_valued,
     used_predicates,
 )
 from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
@@ -28,12 +27,13 @@ from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.record import look_up
 from fotltn.analysis.text import text_of, written
 from fotltn.analysis.truncation import End, end_of, undecided
+from fotltn.decisions import threshold_of, two_valued
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics, check_share
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.tables import Tables, Value, spread
 from fotltn.syntax.formula import Formula
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Cells:
         prefix: the ∀ and G, and the body that has a value at each cell.
         tables: what it is evaluated on.
         semantics: what gives it degrees.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, what the
+            tables' decisions say.
         free: the variables that nothing binds. A formula that has some is read at all times.
         budget: bytes that intermediate results may take.
         end: whether a cell that fails only since its trace ends is undecided, or false.
@@ -77,7 +78,7 @@ class Cells:
     prefix: Prefix
     tables: Tables
     semantics: Semantics
-    threshold: float = 0.5
+    threshold: float | None = None
     free: tuple[c.Axis, ...] = ()
     budget: int = BUDGET
     end: End = "undecided"
@@ -129,6 +130,10 @@ class Cells:
         """The tables of what the formula uses, in two-valued logic."""
         used = used_predicates(self.formula)
         return two_valued(self.tables, self.threshold, used)
+
+    def threshold_of(self, predicate: str) -> float | None:
+        """The degree from which on a predicate is true; None if it follows from others."""
+        return threshold_of(self.tables, predicate, self.threshold)
 
     def value(self) -> float:
         """The degree of the whole formula; several traces are aggregated as ∀ aggregates."""
@@ -228,7 +233,7 @@ class Cells:
             semantics,
             truths=truths,
             boolean=self.boolean if truths else None,
-            weights=weights(layers, tables, threshold=self.threshold, count=count),
+            weights=weights(layers, self.boolean, count=count),
             present=present_where_used(axes, layers.body, self.tables),
             budget=self.budget,
         )
@@ -375,7 +380,7 @@ def cells_of(
     formula: CheckedAxiom | CheckedFormula,
     tables: Tables,
     semantics: Semantics,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     budget: int = BUDGET,
     *,
     end: End = "undecided",

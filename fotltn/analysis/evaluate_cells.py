@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.axes import product, spread
+from fotltn.analysis.axes import product
+from fotltn.decisions import two_valued
 from fotltn.errors import LimitError
 from fotltn.evaluation import Evaluator, axiom_values
 from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
-from fotltn.semantics.config import CRISP, Semantics, check_share
-from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.config import CRISP, Semantics
+from fotltn.semantics.tables import Tables, Value, spread
 from fotltn.tree import postorder, transform
 
 #: The most cells of one formula that are held at once.
@@ -151,53 +150,6 @@ def _apart(reading: _Reading) -> _Reading:
     )
 
 
-def two_valued(
-    tables: Tables,
-    threshold: float,
-    names: Iterable[str] | None = None,
-) -> Tables:
-    """The same with degrees at or above the threshold true, as Booleans; made once.
-
-    Args:
-        tables: the tables.
-        threshold: the degree from which on a fact is true.
-        names: of the predicates that are needed; without, all.
-    """
-    check_share(threshold)
-    chosen = frozenset(tables.predicates if names is None else names)
-
-    def boolean(name: str) -> Tensor | SparseTable:
-        table = tables.table(name)
-        if isinstance(table, Tensor):
-            return table >= threshold if table.dtype != torch.bool else table
-        return replace(
-            table, value=table.value >= threshold, default=float(table.default >= threshold)
-        )
-
-    def made() -> Tables:
-        true = {
-            name: tables.derived(("true", name, threshold), partial(boolean, name))
-            for name in tables.predicates
-            if name in chosen
-        }
-        return replace(tables, predicates=true)
-
-    return tables.derived(("two-valued", threshold, chosen), made)
-
-
-def rounded(tables: Tables, threshold: float) -> Tables:
-    """The same with degrees at or above the threshold 1 and the others 0; facts stay facts."""
-    dtype = tables.dtype
-
-    def ends(table: Tensor | SparseTable) -> Tensor | SparseTable:
-        if isinstance(table, Tensor):
-            return (table >= threshold).to(dtype) if table.dtype != torch.bool else table.to(dtype)
-        value = (table.value >= threshold).to(dtype)
-        return replace(table, value=value, default=float(table.default >= threshold))
-
-    return replace(tables, predicates={n: ends(t) for n, t in tables.predicates.items()})
-
-
 def used_predicates(*formulas: c.Formula) -> set[str]:
     """The predicates that formulas speak of."""
     return {n.predicate for n in postorder(*formulas) if isinstance(n, c.Atom)}
@@ -208,7 +160,7 @@ def degrees_of(
     formulas: Mapping[str, c.Formula],
     tables: Tables,
     semantics: Semantics,
-    threshold: float,
+    threshold: float | None = None,
 ) -> dict[str, float]:
     """The degrees of closed formulas; several traces are aggregated as ∀ aggregates.
 

@@ -203,13 +203,17 @@ def calibration(truth: Any, score: Any, *, bins: int = 10) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class PredicateReport(Record):
-    """The metrics of one predicate."""
+    """The metrics of one predicate.
+
+    Accuracy is that of decisions: true from the threshold on; without one, by the definition.
+    """
 
     facts: int
     positive: int
     pr_auc: Metric
     roc_auc: Metric
     accuracy: Metric
+    threshold: float | None
     brier: Metric
     log_loss: Metric
     chance: Metric
@@ -268,19 +272,27 @@ def best_threshold(truth: Any, score: Any, by: str) -> float:
 
 
 def report(
-    scores: Scores, *, threshold: float | Mapping[str, float] = 0.5, bins: int = 10
+    scores: Scores,
+    *,
+    decided: Mapping[str, Array] | None = None,
+    thresholds: Mapping[str, float | None] | None = None,
+    bins: int = 10,
 ) -> Report:
     """All metrics, by predicate and on average.
 
-    A mean is over the predicates for which the metric is defined. The threshold of accuracy may be
-    another for each predicate; it is 0.5 for those that have none.
+    A mean is over the predicates for which the metric is defined.
+
+    Args:
+        scores: truth and degrees.
+        decided: what is predicted, as 0 and 1; of others, degrees from 0.5 on are true.
+        thresholds: from which degree on; None for what its definition decides.
+        bins: of the calibration.
 
     Raises:
         DataError: a truth value is neither 0 nor 1, or a score is not in [0, 1]; it names the
             predicate.
     """
-    limits = threshold if isinstance(threshold, Mapping) else {}
-    usual = 0.5 if isinstance(threshold, Mapping) else threshold
+    decided, thresholds = decided or {}, thresholds or {}
     reports = {}
     for name, (truth, score) in scores.items():
         try:
@@ -290,7 +302,8 @@ def report(
                 positive=int(labels.sum()),
                 pr_auc=pr_auc(truth, score),
                 roc_auc=roc_auc(truth, score),
-                accuracy=accuracy(truth, score, threshold=limits.get(name, usual)),
+                accuracy=accuracy(truth, decided.get(name, score)),
+                threshold=thresholds.get(name, 0.5),
                 brier=brier(truth, score),
                 log_loss=log_loss(truth, score),
                 chance=chance(truth),

@@ -67,17 +67,14 @@ def rebuild(layers: tuple[Layer, ...], body: c.Formula) -> c.Formula:
     return body
 
 
-def weights(
-    start: Prefix, tables: Tables, *, threshold: float | None = None, count: bool = False
-) -> tuple[Value, ...]:
+def weights(start: Prefix, tables: Tables, *, count: bool = False) -> tuple[Value, ...]:
     """How much each cell of a prefix counts, as factors with few axes each.
 
     The first are the weights of points in time; the others are what guards make of them.
 
     Args:
         start: the layers.
-        tables: the tables that guards are read from.
-        threshold: the degree from which on a guard's atom is true.
+        tables: the tables that guards are read from, in two-valued logic.
         count: count how often each cell occurs, instead of its share of the mean.
     """
     time = torch.zeros(
@@ -88,7 +85,7 @@ def weights(
     moving: list[Value] = []  # guards since the last layer of time
     for layer in start.layers:
         if isinstance(layer, c.Quantifier):
-            scale, factors = _bindings(layer, tables, threshold, count)
+            scale, factors = _bindings(layer, tables, count)
             time = time * scale
             moving += factors
             continue
@@ -113,14 +110,12 @@ def _point(u: Tensor, time: int) -> Tensor:
     return u[..., time : time + 1] if u.shape[-1] > 1 else u
 
 
-def _bindings(
-    node: c.Quantifier, tables: Tables, threshold: float | None, count: bool
-) -> tuple[float, list[Value]]:
+def _bindings(node: c.Quantifier, tables: Tables, count: bool) -> tuple[float, list[Value]]:
     """What ∀ makes of weights: a number, and factors if there is a guard."""
     if node.guard is None:
         size = math.prod(tables.size(a) for a in node.axes)
         return (1.0 if count else 1 / max(1, size)), []
-    axes, guard = evaluate_core(node.guard, tables, CRISP, threshold=threshold)
+    axes, guard = evaluate_core(node.guard, tables, CRISP)
     if count:
         return 1.0, [Value(axes, guard)]
     bound = [a for a in axes if a in node.axes]

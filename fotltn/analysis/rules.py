@@ -106,7 +106,7 @@ def rules(
     *,
     traces: Sequence[int] | None = None,
     semantics: Semantics = CRISP,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     resamples: int = 2000,
     seed: int = 0,
     budget: int = BUDGET,

@@ -57,7 +57,7 @@ class Satisfaction:
 
 
 def satisfaction(
-    theory: CheckedTheory, tables: Tables, semantics: Semantics, threshold: float = 0.5
+    theory: CheckedTheory, tables: Tables, semantics: Semantics, threshold: float | None = None
 ) -> Satisfaction:
     """The degrees of all axioms of a theory; several traces are aggregated as ∀ aggregates.
 

@@ -224,8 +224,7 @@ def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValu
             continue
         if free_axes(atom) <= set(cells.axes) and 0 <= time < site.length:
             fact = site.fact(atom, {}, time)
-            degree = site.degree(fact)
-            value = float(degree >= cells.threshold) if crisp else degree
+            value = float(site.truth(fact)) if crisp else site.degree(fact)
             when = time if site.moves[atom] else None
             atoms.append(AtomValue(site.name(fact)[0], when, value))
     return tuple(atoms)

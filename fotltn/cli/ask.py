@@ -81,9 +81,8 @@ def ask(
     check_threshold(threshold, meaning)
     order = sort or (Order.NAME if top is None else Order.HIGHEST)
     point: Time = "all" if time is None else time
-    limit = 0.5 if threshold is None else threshold
     answer = asked.ask(
-        formula, at=point, semantics=None if counted else meaning, threshold=limit,
+        formula, at=point, semantics=None if counted else meaning, threshold=threshold,
         condition=condition,
     )  # fmt: skip
     rows = value_rows(formula, answer)

@@ -33,7 +33,7 @@ def audit(
         ),
     ],
     data: NewTables = None,
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     end: TraceEnd = None,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +55,8 @@ def audit(
             raise DataError(f"the theory of '{path}' has no axioms to audit")
         audited = model.audit(threshold=threshold, end=end)
     if as_json:
-        emit_json({"ok": True, "trained": not before, "threshold": threshold, **audited.as_dict()})
+        rule = audited.rule.as_dict()
+        emit_json({"ok": True, "trained": not before, **rule, **audited.as_dict()})
         return
     _print(audited, before)
 

@@ -15,6 +15,7 @@ from fotltn.cli.options import (
     Origin,
     OtherSemantics,
     Step,
+    Threshold,
     Timezone,
     TraceEnd,
 )
@@ -60,10 +61,7 @@ def inspect(
     ] = False,
     semantics: OtherSemantics = None,
     p: Exponent = None,
-    threshold: Annotated[
-        float,
-        typer.Option("--threshold", help="For two-valued truth: degrees at or above it are true."),
-    ] = 0.5,
+    threshold: Threshold = None,
     end: TraceEnd = None,
     horizon: Annotated[
         int | None,
@@ -128,7 +126,7 @@ def _sides(
     paths: list[Path],
     semantics: Semantics | None,
     p: float | None,
-    threshold: float,
+    threshold: float | None,
     end: End | None,
     horizon: int | None,
     clock: Clock | None,

@@ -38,7 +38,10 @@ Exponent = Annotated[
     float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
 ]
 Threshold = Annotated[
-    float, typer.Option("--threshold", help="Degrees at or above it count as true.")
+    float | None,
+    typer.Option(
+        "--threshold", help="Degrees at or above it count as true.  [default: the model's, 0.5]"
+    ),
 ]
 CrispThreshold = Annotated[
     float | None,

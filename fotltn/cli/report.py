@@ -27,7 +27,7 @@ def report(
     top: Annotated[
         int, typer.Option("--top", min=1, help="How many of the worst bindings of each axiom.")
     ] = 10,
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file that is no report, too.")
     ] = False,

@@ -93,7 +93,7 @@ def rules(
             f"One of {', '.join(SEMANTICS)}.",
         ),
     ] = "crisp",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     end: TraceEnd = None,
     resamples: Annotated[
         int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
@@ -109,6 +109,7 @@ def rules(
     everything could be counted, 1 if the input has errors, 2 for a wrong call.
     """
     meaning = named(semantics)
+    from fotltn.decisions import rule_of
     from fotltn.grounding.clock import clock_of
 
     clock = clock_of(step, origin, timezone)
@@ -122,8 +123,9 @@ def rules(
     )  # fmt: skip
     lines = list(_watched(counted, len(formula or evidence.theory.axioms)))
     if as_json:
+        rule = evidence.rule or rule_of(evidence.tables, threshold)
         emit_json({
-            "ok": True, "part": part, "semantics": meaning.name, "threshold": threshold,
+            "ok": True, "part": part, "semantics": meaning.name, **rule.as_dict(),
             "end": end or evidence.end, "resamples": resamples, "seed": seed,
             "traces": evidence.tables.batch,
             "rules": [line.as_dict() for line in lines],
@@ -152,7 +154,7 @@ def _evidence(
     stated: _Stated,
     data: list[Path],
     theory: Path | None,
-    threshold: float,
+    threshold: float | None,
 ) -> Evidence:
     from fotltn.project.find import is_model
     from fotltn.project.rules import load_project, of_facts, of_model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, NewTables
+from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold
 from fotltn.cli.output import asked_model, emit_json, warn
 from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
 from fotltn.errors import Diagnostic
@@ -27,12 +27,7 @@ def score(
             "--facts", help="CSV or Parquet files of facts, in place of the test facts; repeatable."
         ),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold", help="Degrees at or above it count as true.  [default: the model's, 0.5]"
-        ),
-    ] = None,
+    threshold: Threshold = None,
     as_json: Json = False,
 ) -> None:
     """Score a model's predictions against test facts.
@@ -43,8 +38,8 @@ def score(
     what predictions that know nothing would score. Exit status: 0 if everything could be evaluated,
     1 if the input has errors, 2 for a wrong call.
     """
-    limit = 0.5 if threshold is None else threshold
-    check_share(limit)
+    check_share(threshold)
+    from fotltn.decisions import rule_of
     from fotltn.project.world import read_labels
 
     scored = asked_model(model, data)
@@ -53,14 +48,14 @@ def score(
     if facts:
         labels, warnings = read_labels(scored.world, scored.grounding.open, facts)
     report = None if labels is None or not labels.total else scored.score(labels, threshold)
-    audit = scored.audit(threshold=limit) if scored.theory.axioms else None
+    rule = rule_of(scored.tables, threshold)
+    audit = scored.audit(threshold=threshold) if scored.theory.axioms else None
     if as_json:
         emit_json(
             {
                 "ok": True,
                 "model": str(model),
-                "threshold": limit,
-                "thresholds": dict(scored.thresholds) if threshold is None else {},
+                **rule.as_dict(),
                 "metrics": None if report is None else report.as_dict(),
                 "axioms": None if audit is None else audit.as_dict(),
                 "diagnostics": [w.as_dict() for w in warnings],
@@ -73,6 +68,8 @@ def score(
     else:
         kind = "facts" if facts else "test facts"
         show(metrics_table(report, kind, probabilities=scored.posterior is not None))
+    if not rule.plain:
+        say(f"Accuracy and violations are of decisions: {rule}.")
     if audit is not None:
         print()
         _print_axioms(audit)

@@ -46,7 +46,7 @@ def violations(
         bool,
         typer.Option("--crisp", help="In two-valued logic: a counterexample, if there is one."),
     ] = False,
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     end: TraceEnd = None,
     explained: Annotated[
         int, typer.Option("--why", min=0, help="How many of those shown to explain.")
@@ -110,23 +110,26 @@ def violations(
 
 
 def _crisp(
-    model: Model, axiom: str | None, threshold: float, end: End | None, as_json: bool
+    model: Model, axiom: str | None, threshold: float | None, end: End | None, as_json: bool
 ) -> None:
     """Where axioms are false in two-valued logic: one of them, or each."""
     names = [a.name for a in model.theory.axioms] if axiom is None else [axiom]
+    from fotltn.decisions import rule_of
+
+    rule = rule_of(model.tables, threshold)
     examples = {name: model.counterexample(name, threshold=threshold, end=end) for name in names}
     if as_json:
         shown = {
             name: None if example is None else _with_trace(model, example.as_dict())
             for name, example in examples.items()
         }
-        emit_json({"ok": True, "threshold": threshold, "counterexamples": shown})
+        emit_json({"ok": True, **rule.as_dict(), "counterexamples": shown})
         return
     for name, example in examples.items():
         if example is None:
             cut = model.cells(name, end=end).undecided is not None
             rest = "; what the ends of traces cut off is undecided" if cut else ""
-            say(f"{name}: true, with degrees from {threshold:g} on as true{rest}.")
+            say(f"{name}: true, where {rule}{rest}.")
             continue
         where = list(binding_text(example.binding))
         where += [] if example.time is None else [f"time {example.time}"]
@@ -172,7 +175,11 @@ def _atom(atom: AtomValue) -> str:
 
 
 def _explanations(
-    model: Model, violations: Sequence[tuple[str, Violation]], *, flip_given: bool, threshold: float
+    model: Model,
+    violations: Sequence[tuple[str, Violation]],
+    *,
+    flip_given: bool,
+    threshold: float | None,
 ) -> list[Explanation]:
     """Why some violations, each with the name of its axiom, are what they are."""
     from fotltn.analysis.error_shares import shared_cells

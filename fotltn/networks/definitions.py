@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from torch import Tensor
-
-from fotltn.analysis.axes import spread
 from fotltn.errors import CheckError, Diagnostic
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, check_formula
 from fotltn.logic.defined import symbols
 from fotltn.logic.signature import Signature
 from fotltn.networks.predicates import Defined
-from fotltn.semantics.tables import Tables, Value
 from fotltn.syntax.parse import parse_formula
 
 
@@ -83,12 +79,3 @@ def _ordered(checked: dict[str, CheckedFormula]) -> dict[str, CheckedFormula]:
             )
         ) from None
     return {name: checked[name] for name in order}
-
-
-def arranged(value: Value, free: Sequence[c.Axis], tables: Tables, *, static: bool) -> Tensor:
-    """A value as a table: axes (trace, the free variables in order, time).
-
-    Of a static predicate it is the value at the first point.
-    """
-    table = spread(value, tuple(free)).expand(-1, *map(tables.size, free), -1)
-    return table[..., :1] if static else table

@@ -15,7 +15,7 @@ from fotltn.evaluation import Evaluator
 from fotltn.logic.core import REAL
 from fotltn.logic.defined import symbols
 from fotltn.logic.signature import Signature
-from fotltn.networks.definitions import arranged, definitions
+from fotltn.networks.definitions import definitions
 from fotltn.networks.parts import DataPart
 from fotltn.networks.predicates import (
     DataRule,
@@ -30,7 +30,7 @@ from fotltn.networks.predicates import (
 from fotltn.networks.sequences import Encoded, Inputs
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Decisions, Tables, arranged
 from fotltn.syntax.theory import FunctionDecl, PredicateDecl
 
 #: What PyTorch's own names are told by.
@@ -179,22 +179,9 @@ class Grounding(nn.Module):
         )
         return self._with_definitions(model, 0 if part is None else part.key, without=tables)
 
-    def decided(self, tables: Tables, *, threshold: float | Mapping[str, float] = 0.5) -> Tables:
-        """Two-valued tables that agree with the definitions: these are applied to decided ones.
-
-        Args:
-            tables: as computed by this grounding on all data.
-            threshold: the degree from which on what is learned is true; or one for each predicate,
-                0.5 for those that it lacks.
-        """
-        limits = threshold if isinstance(threshold, Mapping) else {}
-        usual = 0.5 if isinstance(threshold, Mapping) else threshold
-        degrees = {n: tables.predicate(n) for n in self.learned}
-        decided = {n: (t >= limits.get(n, usual)).to(t.dtype) for n, t in degrees.items()}
-        applied = self.applied(replace(tables, predicates={**tables.predicates, **decided}))
-        dtype = tables.dtype
-        crisp = {n: (applied.predicate(n) >= limits.get(n, usual)).to(dtype) for n in self.defined}
-        return replace(applied, predicates={**applied.predicates, **crisp})
+    def decisions(self, thresholds: Mapping[str, float] | None = None) -> Decisions:
+        """How its tables are read in two-valued logic: what is defined follows from the rest."""
+        return Decisions(thresholds or {}, self.definitions)
 
     def function_values(self) -> dict[str, Tensor]:
         """The values that computed functions have now, on all data, as after training."""
@@ -212,7 +199,9 @@ class Grounding(nn.Module):
 
     def completed(self, tables: Tables) -> Tables:
         """Tables with those of definitions that they lack, on all data."""
-        return self._with_definitions(tables, None, without=tables.predicates)
+        lacking = {n: f for n, f in self.definitions.items() if n not in tables.predicates}
+        every = self._with_definitions(tables, None, without=tables.predicates)
+        return replace(every, decisions=Decisions(definitions=lacking))
 
     def _with_definitions(
         self, tables: Tables, key: int | None, without: Collection[str] = ()

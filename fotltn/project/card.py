@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from fotltn.decisions import decision_rule
 from fotltn.errors import visible
 from fotltn.format import count, degree, number
 from fotltn.grounding.facts import Facts
@@ -314,8 +315,9 @@ def _metrics(metrics: Report | None) -> Iterator[str]:
     if metrics is None:
         yield "No facts were held back for testing, so that nobody knows how good predictions are."
         return
+    rule = decision_rule({name: row.threshold for name, row in metrics.predicates.items()})
     yield (
-        "On the facts to test on, at the threshold 0.5. `chance` is what a constant scores in "
+        f"On the facts to test on; of accuracy, {rule}. `chance` is what a constant scores in "
         "PR-AUC.\n"
     )
     yield "| predicate | test facts | true | PR-AUC | chance | ROC-AUC | accuracy | Brier | ECE |"

@@ -26,6 +26,7 @@ from fotltn.project.api import Path_, train
 from fotltn.project.apply import obstacles
 from fotltn.project.callbacks import Callback
 from fotltn.project.model import Model
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import Theory
 
 if TYPE_CHECKING:
@@ -157,12 +158,15 @@ class Classifier:
         Raises:
             DataError: there was no `fit`, or the frame lacks a column or does not fit.
         """
-        degrees = self._degrees(self._applied(frame), frame)
+        model = self._applied(frame)
+        degrees = self._of_rows(model, model.tables, frame)
         return np.stack([1 - degrees, degrees], axis=1)
 
     def predict(self, frame: Source) -> Numbers:
         """For each row of a frame, in its order, whether the target is true: 0 or 1."""
-        return np.asarray(self.predict_proba(frame)[:, 1] >= self.threshold, dtype=np.int64)
+        model = self._applied(frame)
+        decided = model.decided(threshold=self.threshold)
+        return self._of_rows(model, decided, frame).astype(np.int64)
 
     def score(self, frame: Source, y: Any = None) -> float:
         """The share of the labelled facts of a frame that is predicted as it is labelled.
@@ -273,8 +277,8 @@ class Classifier:
         (name,) = (wide.file for wide in self.model_.config.data.wide)
         return self.model_.apply({name: frame})
 
-    def _degrees(self, model: Model, frame: Source) -> Numbers:
-        """The degree of the target for each row."""
+    def _of_rows(self, model: Model, tables: Tables, frame: Source) -> Numbers:
+        """What tables of a model say of the target, for each row."""
         ((place, table),) = read_sources([frame])
         declared = model.theory.signature.predicates[self.target]
         named = (self.arguments or {}).get(self._column(), (self.entity,))
@@ -292,7 +296,7 @@ class Classifier:
             index.append(_times(place, table, self.time, model.facts.clock))
         cells = torch.as_tensor(np.stack(index), device=model.world.fixed.lengths.device)
         asked = Labels({self.target: cells}, {})
-        return predicted(asked, model.tables)[self.target].double().cpu().numpy()
+        return predicted(asked, tables)[self.target].double().cpu().numpy()
 
 
 class _Check(Callback):

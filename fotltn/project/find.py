@@ -65,7 +65,11 @@ def find_model(path: Path, data: Sequence[Path] | None = None, horizon: int | No
 
 
 def audit_labels(
-    project: Path, *, data: Path | None = None, threshold: float = 0.5, end: End | None = None
+    project: Path,
+    *,
+    data: Path | None = None,
+    threshold: float | None = None,
+    end: End | None = None,
 ) -> Audit:
     """The audit of a project before training: its axioms on the facts themselves.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fotltn.decisions import rounded, threshold_of
 from fotltn.errors import DataError, FotError, MissingModuleError, renamed
 from fotltn.evaluation import Time
 from fotltn.grounding.facts import Facts
@@ -73,7 +74,8 @@ class Model:
         warnings: what was odd in training, such as a damaged checkpoint.
         versions: of the programs that trained it, if they are known.
         trust: how far each axiom is trusted, if that was learned.
-        thresholds: of predicates, from which degree on they are predicted; 0.5 for others.
+        thresholds: of predicates, from which degree on a fact is true; 0.5 for others. What is
+            defined has none: it follows from the rest.
         posterior: the worlds that were sampled, if the method was that; degrees are shares of them.
     """
 
@@ -114,14 +116,18 @@ class Model:
 
     @property
     def tables(self) -> Tables:
-        """The degrees of all predicates, computed once."""
+        """The degrees of all predicates, computed once, and how they are decided."""
         if self._tables is None:
             self.grounding.eval()
             with torch.no_grad():
                 self._tables = self.grounding()
+        how = self._tables.decisions
+        if how is None or how.thresholds != self.thresholds:
+            decisions = self.grounding.decisions(dict(self.thresholds))
+            self._tables = replace(self._tables, decisions=decisions)
         return self._tables
 
-    def cells(self, axiom: str, *, threshold: float = 0.5, end: End | None = None) -> Cells:
+    def cells(self, axiom: str, *, threshold: float | None = None, end: End | None = None) -> Cells:
         """An axiom at every binding and time; without an end, ends are as the project says."""
         from fotltn.analysis.cells import cells_of
 
@@ -151,10 +157,12 @@ class Model:
     # --- asking -----------------------------------------------------------------------------------
 
     def decided(self, *, threshold: float | None = None) -> Tables:
-        """Two-valued predictions that agree with the definitions, by the model's thresholds."""
-        limit = self.thresholds if threshold is None else threshold
-        with torch.no_grad():
-            return self.grounding.decided(self.tables, threshold=limit)
+        """Truth, as 1 and 0, in place of degrees: what is defined follows from the rest.
+
+        Args:
+            threshold: the degree from which on a fact is true; without, the model's.
+        """
+        return rounded(self.tables, threshold)
 
     def ask(
         self,
@@ -162,7 +170,7 @@ class Model:
         *,
         at: Time = 0,
         semantics: Semantics | str | None = None,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         condition: str | None = None,
     ) -> Answer:
         """The value of any formula, for each binding of its free variables.
@@ -173,7 +181,8 @@ class Model:
             formula: its text.
             at: a time point, or "all".
             semantics: in place of the model's own, or of counting worlds.
-            threshold: for the crisp semantics, the degree from which on a fact is true.
+            threshold: for the crisp semantics, the degree from which on a fact is true; without,
+                the model's.
             condition: a formula without free variables. In each trace, those worlds count in which
                 it is true at the first point.
 
@@ -237,13 +246,13 @@ class Model:
         return f"<p>{html.escape(words)}</p>{self.satisfaction()._repr_html_()}"
 
     def violations(
-        self, axiom: str, *, top: int = 10, threshold: float = 0.5, end: End | None = None
+        self, axiom: str, *, top: int = 10, threshold: float | None = None, end: End | None = None
     ) -> Violations:
         """The violations of an axiom, then where it is weak, with their share of its error."""
         return self.cells(axiom, threshold=threshold, end=end).worst(top)
 
     def worst(
-        self, top: int = 10, *, threshold: float = 0.5, end: End | None = None
+        self, top: int = 10, *, threshold: float | None = None, end: End | None = None
     ) -> tuple[Ranked, ...]:
         """The violations of all axioms, then what is weak, by their share of the error of all.
 
@@ -263,14 +272,14 @@ class Model:
         return ranked(by_axiom, weights, p)[:top]
 
     def counterexample(
-        self, axiom: str, *, threshold: float = 0.5, end: End | None = None
+        self, axiom: str, *, threshold: float | None = None, end: End | None = None
     ) -> Counterexample | None:
-        """Where an axiom is false, degrees from the threshold on being true."""
+        """Where an axiom is false in two-valued logic."""
         from fotltn.analysis.violations import counterexample
 
         return counterexample(self.cells(axiom, threshold=threshold, end=end))
 
-    def audit(self, *, threshold: float = 0.5, end: End | None = None) -> Audit:
+    def audit(self, *, threshold: float | None = None, end: End | None = None) -> Audit:
         """What the values of the axioms are worth."""
         from fotltn.analysis.audit import audit
 
@@ -296,11 +305,13 @@ class Model:
         return None if labels is None or not labels.total else self.score(labels, threshold)
 
     def score(self, labels: Labels, threshold: float | None = None) -> Report:
-        """How good predictions of labelled facts are; accuracy by the model's thresholds."""
+        """How good predictions of labelled facts are; accuracy is that of what is decided."""
         from fotltn.analysis.metrics import report
 
-        limit = self.thresholds if threshold is None else threshold
-        return report(self.scores(labels), threshold=limit)
+        truths = predicted(labels, self.decided(threshold=threshold))
+        limits = {n: threshold_of(self.tables, n, threshold) for n in truths}
+        decided = {n: truth.cpu().numpy() for n, truth in truths.items()}
+        return report(self.scores(labels), decided=decided, thresholds=limits)
 
     def scores(self, labels: Labels | None = None) -> Scores:
         """Truth and predicted degree of labelled facts, by predicate; else of the test facts.

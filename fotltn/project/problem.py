@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.truncation import End
+from fotltn.decisions import two_valued
 from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import unsure
 from fotltn.logic.check import CheckedTheory

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fotltn.analysis.rules import Rule, rules
 from fotltn.analysis.truncation import End
+from fotltn.decisions import DecisionRule, rule_of
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
@@ -36,6 +37,7 @@ class Evidence:
         theory_warnings: what is odd in the theory.
         fact_warnings: what is odd in the facts.
         end: whether cells that fail only since their trace ends are undecided, or false.
+        rule: how what a model predicts was decided, if that is what is stated.
     """
 
     theory: CheckedTheory
@@ -44,6 +46,7 @@ class Evidence:
     theory_warnings: tuple[Diagnostic, ...]
     fact_warnings: tuple[Diagnostic, ...]
     end: End = "undecided"
+    rule: DecisionRule | None = None
 
     def rules(
         self,
@@ -51,7 +54,7 @@ class Evidence:
         *,
         part: str | None = None,
         semantics: Semantics = CRISP,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         resamples: int = 2000,
         seed: int = 0,
         budget: int = BUDGET,
@@ -63,7 +66,8 @@ class Evidence:
             formulas: closed ones over the symbols of the theory.
             part: of the traces, by name; None for all.
             semantics: as of `fotltn.analysis.rules.rules`, like the other arguments.
-            threshold: the degree from which on a fact is true.
+            threshold: the degree from which on a fact is true; without, what the tables'
+                decisions say.
             resamples: how often traces are drawn anew, for the intervals.
             seed: of these draws.
             budget: bytes that intermediate results may take.
@@ -128,10 +132,11 @@ def load_project(
     return Evidence(world.theory, model_of(built).truth, world.parts, *warnings, config.end)
 
 
-def of_model(model: Model, *, threshold: float = 0.5) -> Evidence:
-    """The rules of a model on its predictions, from a threshold on taken for facts."""
+def of_model(model: Model, *, threshold: float | None = None) -> Evidence:
+    """The rules of a model on what it predicts to be true."""
     tables = model.decided(threshold=threshold)
-    return Evidence(model.theory, tables, {}, model.theory.warnings, (), model.config.end)
+    rule, warnings = rule_of(model.tables, threshold), model.theory.warnings
+    return Evidence(model.theory, tables, {}, warnings, (), model.config.end, rule)
 
 
 def of_facts(

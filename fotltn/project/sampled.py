@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.ask import Answer
-from fotltn.analysis.evaluate_cells import two_valued
+from fotltn.decisions import two_valued
 from fotltn.errors import DataError, Diagnostic, FotError
 from fotltn.evaluation import Time, present, time_point
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint

@@ -111,8 +111,11 @@ def _set_thresholds(model: Model, built: Built) -> None:
             "validation = 0.1 in [training]",
         )
         return
-    scores = model.scores(watched).items()
-    model.thresholds = {n: best_threshold(truth, score, by) for n, (truth, score) in scores}
+    model.thresholds = {
+        n: best_threshold(truth, score, by)
+        for n, (truth, score) in model.scores(watched).items()
+        if n not in model.grounding.definitions  # what is defined follows from the others
+    }
 
 
 def train_and_save(

@@ -11,6 +11,7 @@ from fotltn.analysis.audit_data import Audit, AxiomAudit, Finding, FindingKind
 from fotltn.analysis.metrics import Curve, Report, pr_auc, pr_curve
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.violations import Violations
+from fotltn.decisions import DecisionRule, rule_of
 from fotltn.format import count, degree, number
 from fotltn.project.model import Model
 from fotltn.project.stored import fingerprint, versions
@@ -80,7 +81,7 @@ class ModelContent:
     Args:
         name: what it is a report of.
         model: the model, with how it was trained.
-        threshold: the degree from which on a fact is true.
+        rule: how degrees are decided.
         metrics: how good predictions of test facts are; None if there are none.
         scores: the truth and degree of each of these facts.
         audit: of the axioms; None if there are none.
@@ -92,7 +93,7 @@ class ModelContent:
 
     name: str
     model: Model
-    threshold: float
+    rule: DecisionRule
     metrics: Report | None
     scores: Scores
     audit: Audit | None
@@ -122,7 +123,7 @@ class ModelContent:
         model = self.model
         return {
             "model": self.name,
-            "threshold": self.threshold,
+            **self.rule.as_dict(),
             "metrics": None if self.metrics is None else self.metrics.as_dict(),
             "curves": {n: c.as_dict() for n, c in self.curves().items()},
             "knowledge_base": None if self.audit is None else self.audit.knowledge_base.as_dict(),
@@ -147,7 +148,7 @@ def model_content(
     model: Model,
     name: str,
     *,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     top: int = 10,
     on_step: Progress | None = None,
 ) -> ModelContent:
@@ -156,7 +157,8 @@ def model_content(
     Args:
         model: the model.
         name: what to call it.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, the
+            model's.
         top: how many of the worst bindings to give for each axiom.
         on_step: is told how far it is.
     """
@@ -181,8 +183,8 @@ def model_content(
             )
         )
     return ModelContent(
-        name, model, threshold, model.metrics(threshold=threshold), model.scores(), audit,
-        tuple(axioms), _size(model), fingerprint(model.world), versions(),
+        name, model, rule_of(model.tables, threshold), model.metrics(threshold=threshold),
+        model.scores(), audit, tuple(axioms), _size(model), fingerprint(model.world), versions(),
     )  # fmt: skip
 
 

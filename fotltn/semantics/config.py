@@ -235,7 +235,7 @@ def check_threshold(threshold: float | None, semantics: Semantics) -> None:
     check_share(threshold)
 
 
-def check_share(threshold: float) -> None:
+def check_share(threshold: float | None) -> None:
     """Refuse a threshold under which everything, or nothing, is true."""
-    if not 0 < threshold <= 1:
+    if threshold is not None and not 0 < threshold <= 1:
         raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")

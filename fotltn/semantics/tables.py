@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
+from fotltn.logic.check import CheckedFormula
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
 from fotltn.tree import fold
@@ -64,6 +65,20 @@ class Names:
         return {s: len(names) for s, names in self.entities.items()} | most
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """How tables of degrees are read in two-valued logic; `fotltn.decisions` does it.
+
+    Args:
+        thresholds: for predicates, the degree from which on a fact is true; 0.5 for others.
+        definitions: what follows from the truth of the others, each after those that it uses. The
+            free variables are the arguments, in order; of a static one, the first point counts.
+    """
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    definitions: Mapping[str, CheckedFormula] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """A table for each predicate and function, over traces, entities and time.
@@ -89,6 +104,7 @@ class Tables:
             entity, time).
         single: whether there is one trace, for which values have no axis.
         inputs: for each sort that has features for networks to see, their names and values.
+        decisions: how degrees become truth, if they are a model's.
     """
 
     sizes: Mapping[str, int]
@@ -105,6 +121,7 @@ class Tables:
     present: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     single: bool = False
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    decisions: Decisions | None = field(default=None, repr=False, compare=False)
     _derived: dict[Hashable, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -265,6 +282,26 @@ def align(values: Sequence[Value]) -> tuple[tuple[c.Axis, ...], list[Tensor]]:
         shape = [next(sizes) if axis in present else 1 for axis in axes]
         tensors.append(moved.reshape(tensor.shape[0], *shape, tensor.shape[-1]))
     return axes, tensors
+
+
+def spread(value: Value, axes: tuple[c.Axis, ...]) -> Tensor:
+    """A value with axes (trace, `axes` …, time), of size 1 where it lacks one."""
+    present, tensor = value
+    order = [0, *(1 + present.index(a) for a in axes if a in present), tensor.dim() - 1]
+    tensor = tensor.permute(order)
+    for place, axis in enumerate(axes):
+        if axis not in present:
+            tensor = tensor.unsqueeze(1 + place)
+    return tensor
+
+
+def arranged(value: Value, free: Sequence[c.Axis], tables: Tables, *, static: bool) -> Tensor:
+    """A value as a table: axes (trace, the free variables in order, time).
+
+    Of a static predicate it is the value at the first point.
+    """
+    table = spread(value, tuple(free)).expand(-1, *map(tables.size, free), -1)
+    return table[..., :1] if static else table
 
 
 def every_entity(axes: Sequence[c.Axis], tables: Tables, dtype: torch.dtype) -> list[Value]:

@@ -74,7 +74,7 @@ async def _predicate(state: WebState, name: str) -> dict[str, Any]:
         with suppress(FotError):  # a table that is too large is not compared
             one, other = await state.table(0, name), await state.table(1, name)
             distance, decided = await state.jobs.get(
-                ("distance", name), lambda: _distance(one, other, state.sides[0].threshold)
+                ("distance", name), lambda: _distance(one, other)
             )
     return {
         "predicate": name,
@@ -85,9 +85,7 @@ async def _predicate(state: WebState, name: str) -> dict[str, Any]:
     }
 
 
-def _distance(
-    one: Predictions, other: Predictions, threshold: float
-) -> tuple[float | None, float | None]:
+def _distance(one: Predictions, other: Predictions) -> tuple[float | None, float | None]:
     """The mean distance of predictions, and the share of them that are decided differently."""
     if one.values.shape != other.values.shape:
         return None, None
@@ -96,5 +94,5 @@ def _distance(
     if not bool(counted.any()):
         return None, None
     apart = (a - b).abs()[counted].mean()
-    differ = ((a >= threshold) != (b >= threshold))[counted].float().mean()
+    differ = (one.truths[one.order] != other.truths[one.order])[counted].float().mean()
     return float(apart), float(differ)

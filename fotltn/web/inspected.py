@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.truncation import End
+from fotltn.decisions import DecisionRule, rule_of
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
@@ -29,7 +30,8 @@ class Inspected:
         theory: declarations and axioms.
         tables: what is looked at.
         semantics: what gives formulas their degrees.
-        threshold: the degree from which on a fact is true in two-valued logic.
+        threshold: the degree from which on a fact is true in two-valued logic; without, what the
+            tables' decisions say.
         end: whether cells that fail only since their trace ends are undecided, or false.
         facts: the names of traces and entities.
         learned: the predicates whose degrees are predictions; none if all are facts.
@@ -42,7 +44,7 @@ class Inspected:
     theory: CheckedTheory
     tables: Tables
     semantics: Semantics
-    threshold: float
+    threshold: float | None
     end: End
     facts: Facts
     learned: tuple[str, ...] = ()
@@ -56,6 +58,11 @@ class Inspected:
         if not self.learned:
             return ()
         return tuple(n for n in self.theory.signature.predicates if n not in self.learned)
+
+    @property
+    def rule(self) -> DecisionRule:
+        """How degrees are decided."""
+        return rule_of(self.tables, self.threshold)
 
     def cells(self, formula: CheckedAxiom | CheckedFormula) -> Cells:
         """The cells of an axiom or a formula."""
@@ -73,7 +80,7 @@ def of_model(
     data: Sequence[Path] = (),
     semantics: Semantics | None = None,
     p: float | None = None,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     end: End | None = None,
 ) -> Inspected:
     """The predictions of a model, or of the model of a folder or a project, over new data if any.
@@ -98,7 +105,7 @@ def of_facts(
     p: float | None = None,
     horizon: int | None = None,
     clock: Clock | None = None,
-    threshold: float = 0.5,
+    threshold: float | None = None,
     end: End = "undecided",
 ) -> Inspected:
     """Facts as they are stated; what no fact states is false.

@@ -105,18 +105,21 @@ async def predicate(state: WebState, request: Request) -> Response:
 
 def _row(table: Predictions, row: int) -> dict[str, Any]:
     """A row with its degrees and labels over time."""
-    threshold = table.cells.threshold
     values, labels = table.values[row].tolist(), table.labels[row].tolist()
     stated = [None if v == NO_BYTE else v / 254 for v in labels]
-    both = [(v, s) for v, s in zip(values, stated, strict=True) if s is not None and v == v]
+    truths = zip(values, table.truths[row].tolist(), strict=True)
+    decided = [None if v != v else truth for v, truth in truths]
+    pairs = zip(decided, stated, strict=True)
+    both = [(truth, s) for truth, s in pairs if truth is not None and s is not None]
     return {
         "row": row,
         "trace": table.cells.trace_of(row),
         "binding": table.cells.binding(table.cells.cell(row, 0)),
         "error": float(table.errors[row]) if both else None,
         "labelled": len(both),
-        "wrong": sum((v >= threshold) != (s >= 0.5) for v, s in both),
+        "wrong": sum(truth != (s >= 0.5) for truth, s in both),
         "values": values,
+        "decided": decided,
         "labels": stated,
         "tested": table.tested[row].tolist(),
     }
@@ -135,7 +138,7 @@ async def predicate_row(state: WebState, request: Request) -> Response:
         "static": decl.static,
         "model": visit.inspected.name,
         "time": visit.number("time", 0, table.values.shape[1] - 1),
-        "threshold": table.cells.threshold,
+        "threshold": table.cells.threshold_of(name),
         **_row(table, row),
     }
     both = len(tables) == 2

@@ -23,6 +23,7 @@ class Predictions:
     Args:
         cells: whose bindings the rows are.
         values: degrees; NaN beyond the end of a trace.
+        truths: whether they are decided to be true.
         labels: as bytes: true as 254, false as 0, and 255 where nothing is stated.
         tested: where the label was held back for testing.
         errors: for each row the mean distance of prediction and label.
@@ -33,6 +34,7 @@ class Predictions:
 
     cells: Cells
     values: Tensor
+    truths: Tensor
     labels: Tensor
     tested: Tensor
     errors: Tensor
@@ -51,7 +53,7 @@ class Predictions:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        parts = (self.values, self.labels, self.tested, self.errors, self.order)
+        parts = (self.values, self.truths, self.labels, self.tested, self.errors, self.order)
         return sum(tensor.nbytes for tensor in parts)
 
 
@@ -77,8 +79,12 @@ def predictions(
             f"'{predicate}' has {cells.rows * times:,} degrees; at most {MAX_CELLS:,} are shown "
             "(fotltn predict writes all of them to a file)"
         )
-    dense = model.predicate(predicate).detach().float().cpu()
-    values = dense.expand(model.batch, *cells.sizes, times).reshape(cells.rows, times).clone()
+    full = (model.batch, *cells.sizes, times)
+    values, truths = (
+        tables.predicate(predicate).detach().cpu().expand(full).reshape(cells.rows, times)
+        for tables in (model, cells.boolean)
+    )
+    values, truths = values.float().clone(), truths > 0
     if times > 1:
         beyond = ~model.inside.cpu().repeat_interleave(cells.bindings, 0)
         values[beyond] = torch.nan
@@ -96,8 +102,9 @@ def predictions(
     there = _existing(cells)
     order = there[errors[there].argsort(descending=True, stable=True)]
     return Predictions(
-        cells, values, labels, tested, errors, order, int(labelled.sum()), int(tested.sum())
-    )
+        cells, values, truths, labels, tested, errors, order, int(labelled.sum()),
+        int(tested.sum()),
+    )  # fmt: skip
 
 
 def _row(index: Tensor, cells: Cells) -> Tensor:

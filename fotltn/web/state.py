@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
+from fotltn.analysis.evaluate_cells import used_predicates
 from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report
 from fotltn.analysis.over_time import TruthOverTime, truth_over_time
+from fotltn.decisions import two_valued
 from fotltn.errors import FotError, did_you_mean, listing
 from fotltn.evaluation import evaluate_core, over_traces
 from fotltn.logic import core as c
@@ -235,10 +237,11 @@ class WebState:
         )
 
     def _value(self, side: Inspected, formula: c.Formula) -> float:
-        degrees = evaluate_core(
-            formula, side.tables, side.semantics, at=0, budget=self.budget,
-            threshold=side.threshold if side.semantics.boolean else None,
-        ).tensor[..., 0]  # fmt: skip
+        tables = side.tables
+        if side.semantics.boolean:
+            tables = two_valued(tables, side.threshold, used_predicates(formula))
+        value = evaluate_core(formula, tables, side.semantics, at=0, budget=self.budget)
+        degrees = value.tensor[..., 0]
         return float(over_traces(degrees.expand(side.tables.batch), side.semantics))
 
     # --- predicates ---------------------------------------------------------------------------

@@ -38,7 +38,8 @@ def described(inspected: Inspected) -> dict[str, Any]:
         "kind": "facts" if inspected.model is None else "model",
         "semantics": semantics.name,
         "p": exponents.pop() if single else None,
-        "threshold": inspected.threshold,
+        **inspected.rule.as_dict(),
+        "decided": str(inspected.rule),
         "end": inspected.end,
         "traces": len(facts.traces),
         "times": max(facts.lengths),
@@ -195,7 +196,7 @@ def about(visit: Visit, seen: Seen, rows: Listing) -> dict[str, Any]:
     return {
         "model": side.name,
         "semantics": side.semantics.name,
-        "threshold": side.threshold,
+        **side.rule.as_dict(),
         **seen.standing.as_dict(),
         "variables": list(heat.cells.variables),
         "times": list(heat.times),

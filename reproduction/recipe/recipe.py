@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fotltn.decisions import rounded
 from fotltn.engine import Prepared, compile_formulas
 from fotltn.learn.objective import doubted
 from fotltn.logic import core as c
@@ -176,7 +177,7 @@ def run_recipe(
         models = [ready.tables() for ready in each]
         learned = {n: torch.stack([m.predicate(n) for m in models]).mean(0) for n in first.learned}
         model = first.applied(replace(models[0], predicates={**models[0].predicates, **learned}))
-        crisp = first.decided(model)
+        crisp = rounded(replace(model, decisions=first.decisions()))
     results = records(work, _outcome(each[0], model), taken)
     for one, decided in zip(results, records(work, _outcome(each[0], crisp), taken), strict=True):
         one |= {k: decided[k] for k in ("violations", "violation_rate")}

@@ -13,10 +13,10 @@ import torch
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import FindingKind
-from fotltn.analysis.evaluate_cells import two_valued
 from fotltn.analysis.prefix import Prefix, prefix
 from fotltn.analysis.rules import rules
 from fotltn.analysis.truncation import if_longer
+from fotltn.decisions import two_valued
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check
 from fotltn.semantics import crisp, reference

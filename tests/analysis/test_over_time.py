@@ -12,7 +12,6 @@ import torch
 
 from fotltn.analysis import evaluate_cells as sweeping
 from fotltn.analysis import over_time
-from fotltn.analysis.axes import spread
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.over_time import shades, truth_over_time
 from fotltn.analysis.truncation import if_longer
@@ -21,6 +20,7 @@ from fotltn.logic.check import CheckedAxiom, check_formula
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.config import CRISP, LOG_PRODUCT, PRODUCT, STABLE_PRODUCT
 from fotltn.semantics.config import GODEL as MINIMUM
+from fotltn.semantics.tables import spread
 from fotltn.syntax.parse import parse_formula
 from tests.analysis.explain.common import explain, world
 from tests.analysis.scenes import cell_weights, violations

@@ -15,6 +15,7 @@ from fotltn.analysis.cells import cells_of
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.prefix import Prefix, outer, prefix, weights
 from fotltn.analysis.truncation import if_longer
+from fotltn.decisions import two_valued
 from fotltn.errors import DataError
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, check, check_formula
 from fotltn.semantics import crisp, reference
@@ -152,7 +153,7 @@ def test_shares_are_exact_under_one_p(seed, p, end):
     if shares:
         assert math.isclose(sum(shares.values()), 1.0, rel_tol=1e-9)
     assert found.weak == len(expected)
-    boolean = sweeping.two_valued(model, 0.5)
+    boolean = two_valued(model, 0.5)
     truth = crisp_values(part, boolean)
     false = {cell for cell in cell_weights(part.layers, boolean) if not truth(cell)}
     counted = {cell for cell, w in weight.items() if w > 0}

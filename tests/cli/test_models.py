@@ -288,7 +288,7 @@ def test_counterexamples(call):
     assert text == "A7: false at x = c1, time 0: Run(c1)@0 is true, Stop(c1)@0 is true.\n"
     every = call("violations", "scene", "--crisp", "--threshold", "1").out.splitlines()
     assert len(every) == 13
-    assert every[4] == "A5: true, with degrees from 1 on as true."
+    assert every[4] == "A5: true, where degrees from 1 on are true."
 
 
 # --- audit ------------------------------------------------------------------------------------

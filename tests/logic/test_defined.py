@@ -9,11 +9,10 @@ from functools import partial
 import pytest
 
 from fotltn import check
-from fotltn.analysis.axes import spread
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.defined import Definitions, changes, definitions_in
 from fotltn.semantics import crisp
-from fotltn.semantics.tables import Tables
+from fotltn.semantics.tables import Tables, spread
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.load import parse_theory

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fotltn
+from fotltn.decisions import rounded
 from fotltn.logic.check import check_formula
 from fotltn.networks.parts import Batches, parts
 from fotltn.networks.predicates import Defined, Logits, Network, mlp
@@ -84,7 +85,7 @@ def test_others_may_use_it_at_every_point():
     danger = tables.predicate("Car") * world(dtype=torch.float64).predicate("Run")
     assert torch.allclose(tables.predicate("Danger"), danger, atol=1e-9)
     assert ground.open == ("Car", "Ped", "Stop", "Danger")
-    decided = ground.decided(tables)
+    decided = rounded(replace(tables, decisions=ground.decisions()))
     stops = decided.predicate("Stop") * decided.inside.unsqueeze(1)
     assert torch.equal(decided.predicate("Car"), stops.amax(-1, keepdim=True))
 

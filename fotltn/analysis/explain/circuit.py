@@ -224,6 +224,8 @@ def _facts(leaf: BodyLeaf, site: Site) -> tuple[Array, Array, Array]:
     """The truths of a leaf, and of an atom the places and prices of its facts."""
     value, truth, places = site.leaves[leaf]
     static = leaf.predicate is None or site.cells.tables.table(leaf.predicate).shape[-1] == 1
-    prices = (value - site.cells.threshold).abs() + static
+    limit = None if leaf.predicate is None else site.cells.threshold_of(leaf.predicate)
+    # What follows from others is as near to the other truth as its degree is to 0.5.
+    prices = (value - (0.5 if limit is None else limit)).abs() + static
     places = truth if places is None else places
     return truth.cpu().numpy(), places.cpu().numpy(), prices.cpu().numpy()

@@ -121,7 +121,7 @@ def repair(
 def _flip(site: Site, fact: Fact) -> Flip:
     text, time = site.name(fact)
     value = site.degree(fact)
-    return Flip(text, fact.predicate, time, value, value < site.cells.threshold, fact.place)
+    return Flip(text, fact.predicate, time, value, not site.truth(fact), fact.place)
 
 
 def _order(flip: Flip) -> tuple[int, str]:

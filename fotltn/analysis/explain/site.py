@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.analysis.axes import spread
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.pattern import BodyLeaf, Pattern, needed, pattern
 from fotltn.evaluation import evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics.config import CRISP, STABLE_PRODUCT
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value, evaluate_term
+from fotltn.semantics.tables import Tables, Value, evaluate_term, spread
 from fotltn.tree import fold
 
 #: Places on the axes that are bound inside a body.
@@ -135,8 +134,9 @@ class Site:
             case c.Atom(predicate, args):
                 numbers = [self._numbers(a, leaf.axes, self.first, self.last) for a in args]
                 places = self._in_full(self._places(predicate, numbers), leaf.axes)
-                value = self.degrees(predicate, places)
-                return LeafTable(value, value >= self.cells.threshold, places)
+                return LeafTable(
+                    self.degrees(predicate, places), self.truths(predicate, places), places
+                )
             case c.Edge(past):
                 end = 0 if past else self.length - 1
                 truth = torch.arange(self.first, self.last + 1, device=self._device) == end
@@ -157,8 +157,14 @@ class Site:
 
     def degrees(self, predicate: str, places: Tensor) -> Tensor:
         """The degrees of facts by their places."""
-        tables = self.cells.tables
-        table, dtype = tables.table(predicate), tables.dtype
+        return self._looked_up(self.cells.tables, predicate, places)
+
+    def truths(self, predicate: str, places: Tensor) -> Tensor:
+        """The truth of facts by their places, in two-valued logic."""
+        return self._looked_up(self.cells.boolean, predicate, places) > 0
+
+    def _looked_up(self, tables: Tables, predicate: str, places: Tensor) -> Tensor:
+        table, dtype = tables.table(predicate), self.cells.tables.dtype
         trace = self.cell.trace if table.shape[0] > 1 else 0
         if isinstance(table, Tensor):
             return table.detach()[trace].take(places).to(dtype)
@@ -173,6 +179,10 @@ class Site:
     def degree(self, fact: Fact) -> float:
         """The degree of a fact."""
         return float(self.degrees(fact.predicate, torch.tensor(fact.place, device=self._device)))
+
+    def truth(self, fact: Fact) -> bool:
+        """The truth of a fact, in two-valued logic."""
+        return bool(self.truths(fact.predicate, torch.tensor(fact.place, device=self._device)))
 
     def fact(self, atom: c.Atom, inner: Inner, time: int) -> Fact:
         """The fact that an atom is, the axes bound inside being at some places."""

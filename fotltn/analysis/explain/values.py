@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fotltn.analysis.axes import spread
 from fotltn.analysis.explain.pattern import replaced
 from fotltn.analysis.explain.site import Inner, Site
 from fotltn.evaluation import evaluate_all, evaluate_core
 from fotltn.logic import core as c
 from fotltn.semantics.config import GODEL, Semantics
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Tables, Value
+from fotltn.semantics.tables import Tables, Value, spread
 from fotltn.tree import children, postorder
 
 #: Up to so many formulas are planned together; planning more would take longer than running them.

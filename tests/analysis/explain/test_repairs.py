@@ -29,7 +29,7 @@ Places = list[tuple[str, tuple[int, ...]]]
 def truths(cells: Cells) -> dict[str, torch.Tensor]:
     """All tables as Booleans."""
     tables = cells.tables
-    return {n: tables.predicate(n).detach() >= cells.threshold for n in tables.predicates}
+    return {n: tables.predicate(n).detach() >= (cells.threshold or 0.5) for n in tables.predicates}
 
 
 def is_true(cells: Cells, cell: Cell, tables) -> bool:
@@ -66,7 +66,7 @@ def places_of(found: Repair, cells: Cells, trace: int) -> Places:
         numbers = [int(n.strip().lstrip("agentsu")) for n in inside.split(",") if n.strip()]
         time = 0 if flip.time is None else flip.time
         place = (trace if table.shape[0] > 1 else 0, *numbers, time)
-        assert flip.becomes != bool(table[place] >= cells.threshold)
+        assert flip.becomes != bool(table[place] >= (cells.threshold or 0.5))
         every.append((flip.predicate, place))
     return every
 

@@ -1,0 +1,163 @@
+"""Decisions: the one way from degrees to truth.
+
+A fact is true from a threshold on. A predicate that a formula defines has no threshold: it is what
+the formula says, in two-valued logic, of the truth of the others. So an axiom that says what a
+predicate is holds wherever truth is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fotltn.logic.defined import symbols
+from fotltn.plan.build import BUDGET
+from fotltn.plan.cost import called
+from fotltn.semantics import crisp_rows
+from fotltn.semantics.config import check_share
+from fotltn.semantics.sparse import SparseTable
+from fotltn.semantics.tables import Decisions, Tables, arranged
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRule:
+    """How degrees become truth, for people and machines.
+
+    Attributes:
+        threshold: the degree from which on a fact is true.
+        thresholds: those of predicates that have another one.
+        defined: the predicates that follow from others, by their definitions.
+    """
+
+    threshold: float
+    thresholds: Mapping[str, float]
+    defined: tuple[str, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether all predicates have the same threshold."""
+        return not self.thresholds and not self.defined
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for machines."""
+        other = {"thresholds": dict(self.thresholds), "defined": list(self.defined)}
+        return {"threshold": self.threshold, **other}
+
+    def __str__(self) -> str:
+        """The same in words."""
+        others = "".join(f", of {name} from {at:.3g} on" for name, at in self.thresholds.items())
+        verb = "follows" if len(self.defined) == 1 else "follow"
+        rest = f"; {', '.join(self.defined)} {verb} by definition" if self.defined else ""
+        return f"degrees from {self.threshold:g} on are true{others}{rest}"
+
+
+def decision_rule(limits: Mapping[str, float | None]) -> DecisionRule:
+    """The rule by the threshold of each predicate, which is None if it follows from others."""
+    numbers = {name: limit for name, limit in limits.items() if limit is not None}
+    ((usual, _),) = Counter([*numbers.values(), _HALF]).most_common(1)
+    others = {name: limit for name, limit in numbers.items() if limit != usual}
+    return DecisionRule(usual, others, tuple(n for n, limit in limits.items() if limit is None))
+
+
+def rule_of(tables: Tables, threshold: float | None = None) -> DecisionRule:
+    """How tables are decided."""
+    return decision_rule({n: threshold_of(tables, n, threshold) for n in tables.predicates})
+
+
+def threshold_of(tables: Tables, name: str, threshold: float | None = None) -> float | None:
+    """The degree from which on a predicate is true; None if it follows from others.
+
+    Args:
+        tables: say how they are decided.
+        name: the predicate.
+        threshold: for all predicates that nothing defines, in place of their own.
+    """
+    how = tables.decisions or Decisions()
+    if name in how.definitions:
+        return None
+    return how.thresholds.get(name, _HALF) if threshold is None else threshold
+
+
+def two_valued(
+    tables: Tables, threshold: float | None = None, names: Iterable[str] | None = None
+) -> Tables:
+    """The same with truth in place of degrees, as Booleans; made once.
+
+    Args:
+        tables: the tables.
+        threshold: the degree from which on a fact is true; without, that of each predicate.
+        names: of the predicates that are needed; without, all.
+
+    Raises:
+        DataError: the threshold is none.
+        LimitError: a definition does not fit into memory.
+    """
+    check_share(threshold)
+    chosen = frozenset(tables.predicates if names is None else names)
+
+    def made() -> Tables:
+        true: dict[str, Tensor | SparseTable] = {}
+        for name in _in_order(tables, chosen):
+            read = partial(_truth, tables, name, threshold, true)
+            true[name] = tables.derived(("true", name, threshold), read)
+        # in the order of the tables, and without what only definitions needed
+        there = {n: true[n] for n in tables.predicates if n in chosen}
+        return replace(tables, predicates=there, decisions=None)
+
+    return tables.derived(("two-valued", threshold, chosen), made)
+
+
+def rounded(tables: Tables, threshold: float | None = None) -> Tables:
+    """The same as degrees of 1 and 0; facts stay facts."""
+    dtype, truth = tables.dtype, two_valued(tables, threshold)
+
+    def ends(table: Tensor | SparseTable) -> Tensor | SparseTable:
+        if isinstance(table, Tensor):
+            return table.to(dtype)
+        return replace(table, value=table.value.to(dtype))
+
+    return replace(truth, predicates={n: ends(t) for n, t in truth.predicates.items()})
+
+
+def _in_order(tables: Tables, names: Collection[str]) -> Iterator[str]:
+    """The predicates, with those that their definitions use: what is defined comes last."""
+    definitions = {} if tables.decisions is None else tables.decisions.definitions
+    needed = set(names)
+    for name in reversed([*definitions]):  # each comes after those that it uses
+        if name in needed:
+            needed.update(symbols(definitions[name].formula))
+    yield from (n for n in tables.predicates if n in needed and n not in definitions)
+    yield from (n for n in definitions if n in needed and n in tables.predicates)
+
+
+@torch.no_grad()
+def _truth(
+    tables: Tables,
+    name: str,
+    threshold: float | None,
+    true: dict[str, Tensor | SparseTable],
+) -> Tensor | SparseTable:
+    """The truth of a predicate; of one that is defined, by that of the others."""
+    table = tables.table(name)
+    if (limit := threshold_of(tables, name, threshold)) is not None:
+        if isinstance(table, Tensor):
+            return table >= limit if table.dtype != torch.bool else table
+        return replace(table, value=table.value >= limit, default=float(table.default >= limit))
+    assert tables.decisions is not None
+    checked = tables.decisions.definitions[name]
+    world = replace(tables, predicates=true, decisions=None)
+    value = crisp_rows.everywhere(
+        checked.formula, world, threshold=None, budget=BUDGET, what=called(name)
+    )
+    truth = tables.everywhere(arranged(value, checked.free, tables, static=False))
+    # Where one trace or time stands for all, it does so still; of a static one, the first counts.
+    truth = truth[:1] if table.shape[0] == 1 else truth
+    return truth[..., :1] if table.shape[-1] == 1 else truth
