@@ -55,7 +55,9 @@ def test_a_model_gives_the_answers_and_scores_it_gave(project):
     assert metrics is not None
     old = written(project, "evaluate.json")["metrics"]["predicates"]
     for name, scores in metrics.as_dict()["predicates"].items():  # type: ignore[attr-defined]
-        for metric in ("pr_auc", "roc_auc", "brier", "accuracy"):
+        # What is defined follows from the others now; 0.1.0 took its degree from 0.5 on.
+        decided = ("accuracy",) if scores["threshold"] is not None else ()
+        for metric in ("pr_auc", "roc_auc", "brier", *decided):
             expected = old[name][metric]["value"]
             assert scores[metric]["value"] == (expected and pytest.approx(expected, abs=1e-6))
 
