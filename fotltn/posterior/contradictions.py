@@ -44,8 +44,8 @@ from fotltn.tree import fold, rebuilt
 #: Bindings that come in at a time, and in all.
 _AT_ONCE, _MOST_CELLS = 64, 2_000
 
-#: Conflicts that one search may run into.
-_EFFORT = 20_000
+#: Conflicts that one search may run into, and the most facts that it looks among.
+_EFFORT, _MOST_FACTS = 20_000, 1 << 22
 
 
 class GroundFact(NamedTuple):
@@ -100,8 +100,10 @@ def search(
         tables: what is given.
         evidence: labels, and which of them are certain.
         world: where to begin: truth values of all learned predicates, with axes (trace, arguments
-            …, time). The less it breaks, the better.
+            …, time). The less it breaks, the better. A search among too many facts gives up.
     """
+    if sum(table.numel() for table in world.values()) > _MOST_FACTS:
+        return SearchEnd()
     try:
         return _Contradictions(plan, tables, evidence, world).run()
     except LimitError:

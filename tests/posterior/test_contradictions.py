@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
+from fotltn.posterior import contradictions
 from fotltn.posterior.clauses import predicates
 from fotltn.posterior.contradictions import SearchEnd, certain, refuse, search
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
@@ -409,7 +410,7 @@ def test_labels_that_are_seldom_wrong_contradict_nothing():
     assert posterior.marginals["On"].tolist() == [[[0.0, 0.0]]]
 
 
-def test_worlds_that_had_no_time_to_obey_are_told():
+def test_worlds_that_had_no_time_to_obey_are_told(monkeypatch):
     theory = check(parse_theory(SIGNATURE + "hard axiom Stays: forall x. G(On(x) -> WX On(x))\n"))
     tables = Tables({"a": 1}, torch.tensor([2]), 2, {}, signature=theory.signature)
     plan = structure(theory, tables, ["On"], [])
@@ -427,3 +428,7 @@ def test_worlds_that_had_no_time_to_obey_are_told():
     assert str(error.value) == (
         f"error: 4 of 4 sampled worlds break 'Stays'\n      = there are worlds that do not; {hint}"
     )
+    monkeypatch.setattr(contradictions, "_MOST_FACTS", 1)  # too many to look among
+    with pytest.raises(NoWorldError) as error:
+        refuse(sampler, "last")
+    assert str(error.value) == f"error: 4 of 4 sampled worlds break 'Stays'\n      = {hint}"
