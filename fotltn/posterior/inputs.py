@@ -15,6 +15,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.posterior.clauses import predicates
 from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.ground import atom_text
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -47,6 +48,7 @@ def check_input(
     _given(theory, tables, learned)
     for name in labels.truth:
         _labels(name, labels, tables)
+        _at_odds(name, labels, tables, rates.get(name))
     for name, table in logits.items():
         shape = _shape(name, tables)
         if tuple(table.shape) != shape:
@@ -151,3 +153,23 @@ def _labels(name: str, labels: Labels, tables: Tables) -> None:
     odd = ~((truth >= 0) & (truth <= 1))
     if bool(odd.any()):
         raise DataError(f"a label of '{name}' has the degree {truth[odd][0].item():g}")
+
+
+def _at_odds(name: str, labels: Labels, tables: Tables, rate: NoiseRates | None) -> None:
+    """Refuse two labels of one fact that say the opposite, and neither of which may be wrong."""
+    if rate is None or rate.missed or rate.invented or not labels.truth[name].numel():
+        return
+    index, truth = labels.index[name].cpu(), labels.truth[name].cpu()
+    cells, number = torch.unique(index, dim=1, return_inverse=True)
+    said = [torch.bincount(number[truth == t], minlength=cells.shape[1]) > 0 for t in (0, 1)]
+    both = said[0] & said[1]
+    if bool(both.any()):
+        trace, *arguments, time = cells[:, both.nonzero()[0, 0]].tolist()
+        static = tables.signature.predicates[name].static
+        when = "" if static else f"@{time}"
+        where = f" of trace '{tables.names.trace(trace)}'" if tables.batch > 1 else ""
+        raise DataError(
+            f"labels say of {atom_text(tables, name, trace, arguments)}{when}{where} that it is "
+            "true, and that it is false, and none of them may be wrong; leave one out, or give "
+            "rates above 0"
+        )

@@ -295,7 +295,8 @@ class RowTruth:
                 continue
             axes = [a.axis for a in atom.args if isinstance(a, c.Variable) and a.column is None]
             facts = self.flags(atom.predicate)
-            if len(axes) == len(atom.args) and isinstance(facts, StatedFacts):
+            # With a variable twice, several facts would name one binding.
+            if len(set(axes)) == len(atom.args) and isinstance(facts, StatedFacts):
                 atoms.append((axes, facts))
         while usable := [one for one in atoms if set(one[0]) & set(left)]:
             # The facts that leave the fewest rows come first.

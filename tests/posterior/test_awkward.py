@@ -16,6 +16,7 @@ from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.posterior import Posterior, sample, sampler_of
 from fotltn.posterior.sampler import Sampling
+from fotltn.semantics.sparse import sparse_table
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from tests.posterior.oracle import Case
@@ -153,6 +154,25 @@ def sampled(
 def grid(*sizes: int) -> Tensor:
     """The index of every cell of the only trace."""
     return torch.cartesian_prod(torch.arange(1), *map(torch.arange, sizes)).T
+
+
+@pytest.mark.parametrize(
+    ("body", "cells"),
+    [
+        ("forall x. G(Knows(x, x) -> P(x))", 5),
+        ("forall x, y. G(Knows(x, x) & Knows(y, y) -> P(x) | P(y))", 13),
+        ("forall x, y. G(Knows(x, y) & Knows(y, x) -> P(x))", 9),
+    ],
+)
+def test_bindings_that_several_facts_name_count_once(body, cells):
+    theory = check(parse_theory(f"sort a\npredicate P(a), Knows(a, a)\naxiom A: {body}\n"))
+    who = [[[1, 1], [1, 1], [1, 1]], [[0, 1], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 1]]]
+    facts = torch.tensor([who]).nonzero().T
+    truth = torch.ones(facts.shape[1], dtype=torch.float64)
+    given = {"Knows": sparse_table(facts, truth, (1, 3, 3, 2), default=0.0)}
+    tables = Tables({"a": 3}, torch.tensor([2]), 2, given, signature=theory.signature)
+    sampler = sampler_of(theory, tables, Labels({}, {}), ["P"], sampling=Sampling(1))
+    assert sampler.soft()["A"].tolist() == [cells]
 
 
 def test_long_traces_are_drawn():
