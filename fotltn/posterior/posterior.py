@@ -419,9 +419,16 @@ class SamplingRun:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a state, of the same task."""
+        """Go on from a state, of the same task.
+
+        Raises:
+            KeyError: something is missing.
+            ValueError: something is another thing.
+        """
         sampler, device = self.sampler, self.sampler.known.lengths.device
         self.done = document["done"]
+        if type(self.done) is not int or not 0 <= self.done <= self.total:
+            raise ValueError(f"it has {self.done} of {self.total} sweeps")
         self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
         sampler.generator.set_state(tensors["generator"])
@@ -430,7 +437,7 @@ class SamplingRun:
         for name in self.learned:
             table = sampler.tables[name]
             table.copy_(unpacked(tensors[f"worlds/{name}"], table.shape))
-            self._sums[name].copy_(tensors[f"sums/{name}"])
+            self._sums[name] = like(self._sums[name], tensors[f"sums/{name}"], "the sums", name)
             if snapshots:
                 shape = (snapshots, *table.shape)
                 self._stored[name] = [*unpacked(tensors[f"stored/{name}"], shape).to(device)]
@@ -439,5 +446,17 @@ class SamplingRun:
                 self._mixing.draws[name] = [*unpacked(tensors[f"draws/{name}"], shape).to(device)]
         for part in _PRIOR:
             tables = getattr(sampler.prior, part)
-            for names in tables:
-                tables[names] = tensors[f"prior/{part}/{','.join(names)}"].to(device)
+            for names, table in tables.items():
+                new = tensors[f"prior/{part}/{','.join(names)}"]
+                tables[names] = like(table, new, "what is learned of", listing(names))
+
+
+def like(old: Tensor, new: Tensor, *what: str) -> Tensor:
+    """A tensor in place of another one.
+
+    Raises:
+        ValueError: it has another shape or type, or numbers that are none.
+    """
+    if new.shape != old.shape or new.dtype != old.dtype or not bool(new.isfinite().all()):
+        raise ValueError(f"{' '.join(what)} is another thing")
+    return new.to(old.device)

@@ -15,13 +15,20 @@ from fotltn.analysis.ask import Answer
 from fotltn.decisions import two_valued
 from fotltn.errors import DataError, Diagnostic, FotError
 from fotltn.evaluation import Time, present, time_point
-from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
+from fotltn.learn.checkpoints import (
+    Reserved,
+    clear_checkpoints,
+    latest_checkpoint,
+    reserve,
+    write_checkpoint,
+)
 from fotltn.learn.identity import identity, refuse_other_task
 from fotltn.learn.store import below
 from fotltn.logic.check import check_formula
 from fotltn.networks.grounding import Grounding
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import MixingReport
 from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun
 from fotltn.project.build import Built
@@ -72,18 +79,23 @@ def sample_project(
         ours = {} if place is None else identity(built.task)
         warnings = () if place is None else _resume(run, place.folder, ours)
         asked = False
-        while not run.finished and not asked:
-            run.sweep()
-            if on_sweep is not None:
-                on_sweep(run.progress())
-            asked = not run.finished and stop()
-            if place is not None and (asked or run.finished or run.done % _EVERY == 0):
-                tensors, state = run.state()
-                document = {"layout": _LAYOUT, "task": ours, "moving": [], "run": state}
-                write_checkpoint(place.folder, run.done, tensors, {_STATE: document})
-    if asked:
-        return Sampled(None, run.done, run.total, warnings)
-    posterior = run.result()
+        try:
+            while not run.finished and not asked:
+                run.sweep()
+                if on_sweep is not None:
+                    on_sweep(run.progress())
+                asked = not run.finished and stop()
+                if place is not None and (asked or run.finished or run.done % _EVERY == 0):
+                    tensors, state = run.state()
+                    document = {"layout": _LAYOUT, "task": ours, "moving": [], "run": state}
+                    write_checkpoint(place.folder, run.done, tensors, {_STATE: document})
+            if asked:
+                return Sampled(None, run.done, run.total, warnings)
+            posterior = run.result()
+        except NoWorldError:
+            if place is not None:  # nothing leads from there to a world
+                clear_checkpoints(place.folder)
+            raise
     for name, marginal in built.task.grounding.marginals.items():
         marginal.table.copy_(posterior.marginals[name])
     return Sampled(posterior, run.done, run.total, warnings)
@@ -185,7 +197,8 @@ def unpack_posterior(
         density.dtype == torch.float64 and density.dim() == 1 and bool(density.isfinite().all()),
         "its worlds are not said to be more or less likely",
     )
-    _expect(type(chains) is int and chains > 0 and len(density) % chains == 0, "it has no chains")
+    right = type(chains) is int and chains > 0 and len(density) > 0 and len(density) % chains == 0
+    _expect(right, "it has no chains")
     packs = below(stored, "worlds/")
     _expect(set(packs) == set(names), "its worlds are of other predicates")
     worlds = {}
@@ -195,6 +208,8 @@ def unpack_posterior(
     rates = document["rates"]
     _expect(isinstance(rates, dict) and set(rates) == set(names), "its rates are another thing")
     pairs = {n: NoiseRates(**numbers_by_name(pair, "a rate")) for n, pair in rates.items()}
+    for name, pair in pairs.items():
+        _expect(all(0 <= r < 1 for r in pair), f"a rate of '{name}' is no share")
     tables = {n: m.table.to(torch.float64) for n, m in grounding.marginals.items()}
     for name, table in tables.items():
         _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")

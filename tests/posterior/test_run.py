@@ -89,6 +89,30 @@ def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
     assert_same(run.result(), straight.result())
 
 
+@pytest.mark.parametrize(
+    ("tensor", "value", "message"),
+    [
+        ("sums/Slow", torch.zeros(2, 3, 7), "the sums Slow is another thing"),
+        ("sums/Alarm", torch.full((2, 7), torch.nan).double(), "the sums Alarm is another thing"),
+        ("worlds/Alarm", torch.zeros(3).byte(), "84 truth values are not 3 bytes"),
+        (
+            "prior/moves/Faulty,Slow", torch.zeros(1, 4, 4).double(),
+            "what is learned of 'Faulty', 'Slow' is another thing",
+        ),
+        ("done", 21, "it has 21 of 20 sweeps"),
+        ("done", -1, "it has -1 of 20 sweeps"),
+        ("done", "4", "it has 4 of 20 sweeps"),
+    ],
+)  # fmt: skip
+def test_a_state_of_another_run_is_refused(tensor, value, message):
+    run = SamplingRun(sampler())
+    run.sweep()
+    tensors, document = run.state()
+    (document if tensor in document else tensors)[tensor] = value
+    with pytest.raises(ValueError, match=message):
+        SamplingRun(sampler()).restore(tensors, document)
+
+
 def test_a_seed_reproduces():
     assert_same(result(), result())
 

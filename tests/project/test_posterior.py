@@ -14,7 +14,8 @@ import torch
 import fotltn
 from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import SamplingProgress
+from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.posterior import SamplingProgress, SamplingRun
 from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config
@@ -136,6 +137,11 @@ def assert_refused(model: Model, folder: Path, reason: str, **changes: Any) -> N
 def test_what_does_not_fit_is_refused(model, tmp_path):
     posterior, folder = model.posterior, tmp_path / "model"
     assert_refused(model, folder, "it has no chains", chains=7)
+    none = {n: t[:0] for n, t in posterior.worlds.items()}
+    nothing = posterior.density[:0]
+    assert_refused(model, folder, "it has no chains", density=nothing, worlds=none)
+    odd = {**posterior.rates, "Slow": NoiseRates(0.1, -3.0)}
+    assert_refused(model, folder, "a rate of 'Slow' is no share", rates=odd)
     fewer = {"Slow": NoiseRates(0.1, 0.1)}
     assert_refused(model, folder, "its rates are another thing", rates=fewer)
     assert_refused(model, folder, "violations", violations={"Signs": True})
@@ -329,6 +335,20 @@ def test_a_damaged_checkpoint_is_left_out(tmp_path, model):
     assert outcome.posterior is not None
     assert model.posterior is not None
     assert outcome.posterior.density.equal(model.posterior.density)
+
+
+def test_a_run_that_came_to_no_world_does_not_stand_in_the_way(tmp_path, monkeypatch):
+    def result(run: SamplingRun) -> None:
+        raise NoWorldError("worlds break an axiom; a longer burn-in may help")
+
+    folder = project(tmp_path)
+    config = read_config(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(SamplingRun, "result", result)
+        with pytest.raises(NoWorldError):
+            train_and_save(config, folder / "model")
+    longer = replace(config, posterior=replace(config.posterior, burn_in=7))
+    assert train_and_save(longer, folder / "model").posterior is not None
 
 
 def test_a_model_is_saved_and_checkpoints_are_gone(tmp_path):
