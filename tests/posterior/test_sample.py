@@ -131,8 +131,8 @@ def labels(name: str, index: list[list[int]], truth: list[float]) -> dict[str, A
                 **labels("P", [[1, 0, 1], [2, 1, 2], [3, 0, 3]], [1.0, 0.0, 0.0]),
                 "rates": {"P": NoiseRates(0.0, 0.0)},
             },
-            "labels say of P(a#2)@3 of trace 'short' that it is true, and that it is false, and none "
-            "of them may be wrong; leave one out, or give rates above 0",
+            "labels say of P(a#2)@3 of trace 'short' that it is true, and that it is false, and "
+            "none of them may be wrong; leave one out, or give rates above 0",
         ),
         ({"sampling": replace(QUICK, worlds=0)}, "worlds is a whole number from 1, not 0"),
         ({"sampling": replace(QUICK, burn_in=-1)}, "burn_in is a whole number from 0, not -1"),

@@ -338,7 +338,7 @@ def test_a_damaged_checkpoint_is_left_out(tmp_path, model):
 
 
 def test_a_run_that_came_to_no_world_does_not_stand_in_the_way(tmp_path, monkeypatch):
-    def result(run: SamplingRun) -> None:
+    def result(_: SamplingRun) -> None:
         raise NoWorldError("worlds break an axiom; a longer burn-in may help")
 
     folder = project(tmp_path)
