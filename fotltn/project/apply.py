@@ -34,6 +34,7 @@ _TRAVELS = (
 )
 
 _AGAIN = "sample worlds for the new data: fotltn train PROJECT --data NEW"
+_LATER = "sample worlds of so many time points: horizon = {} in [data], and fotltn train again"
 
 
 def obstacles(config: Config, world: World) -> tuple[str, ...]:
@@ -84,9 +85,11 @@ def moved(
             fit.
     """
     if refusal := own_data_only(config, world):
+        again = _AGAIN if horizon is None else _LATER.format(horizon)
         raise DataError(
-            Diagnostic(refusal, hint=_AGAIN if config.method == "posterior" else _TRAVELS)
+            Diagnostic(refusal, hint=again if config.method == "posterior" else _TRAVELS)
         )
+    _refuse_foresight(config, horizon)
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
     for name, how in {**config.predicates, **config.functions}.items():
@@ -116,6 +119,25 @@ def moved(
     warnings = (*new.facts.warnings, *_unlike(world, new, over), *_empty_ends(config, new))
     new = replace(new, facts=replace(new.facts, warnings=warnings))
     return config, new, over.to(device_of(config))
+
+
+def _refuse_foresight(config: Config, horizon: int | None) -> None:
+    """Refuse encoders that look ahead where there may be steps that nobody has seen.
+
+    Raises:
+        DataError: with the sort whose encoder does.
+    """
+    ahead = [s for s, seen in config.inputs.items() if seen.encoder and not seen.encoder.causal]
+    if horizon is not None and ahead:
+        raise DataError(
+            Diagnostic(
+                f"an encoder that looks ahead makes no forecasts: steps before the horizon of "
+                f"{horizon} that nobody has seen would change what it says of those before "
+                f"(inputs.{ahead[0]}.encoder.causal = false)",
+                hint="causal = true, and train again; or leave out the horizon, and each trace "
+                "ends with its last row",
+            )
+        )
 
 
 # --- the new data -----------------------------------------------------------------------------
