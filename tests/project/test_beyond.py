@@ -107,19 +107,97 @@ def test_a_forecast_leaves_the_past_as_it_is(encoder, tmp_path):
 def test_static_features_need_nothing():
     data = {k: v for k, v in table(np.random.default_rng(2)).items() if k != "bar"}
     sites = {"pump": ["a", "b", "c"], "size": [1, 2, 3]}
+    theory = (
+        "sort pump\npredicate Failed(pump)\naxiom Stays: forall x. G(Failed(x) -> WX Failed(x))"
+    )
+    trained = fotltn.train(
+        theory,
+        wide=[
+            Wide(data, "pump", "pump", "hour", "day", predicates={"failed": "Failed"}),
+            Wide(sites, "pump", "pump", features=["size"]),
+        ],
+        learn=["Failed"], training={"epochs": 2},
+    )  # fmt: skip
+    assert trained.apply([data, sites], horizon=9).predictions().num_rows == 2 * 3 * 9
+
+
+def test_without_leave_it_is_refused():
+    data = table(np.random.default_rng(3))
+    with pytest.raises(DataError) as told:
+        model(data, "error").apply(data, horizon=9)
+    assert "which is after its last row, at time 4" in str(told.value)
+    assert 'beyond = "last" in [data]' in str(told.value)
+    plain = fotltn.train(
+        THEORY, wide=wide(data), learn=["Failed"], inputs={"pump": {"time": "static"}},
+        training={"epochs": 1},
+    )  # fmt: skip
+    with pytest.raises(DataError, match=r"the function 'load' has no value .* after its last row"):
+        plain.apply(data, horizon=9)
+
+
+def test_those_who_are_there_last_stay():
+    data = table(np.random.default_rng(4), away=True)
+    gone = model(data, "error", wide={"presence": "Here"}).apply(data, horizon=9)
+    assert any("is present after time" in w.message for w in gone.facts.warnings)
+    stays = model(data, wide={"presence": "Here"}).apply(data, horizon=9)
+    assert not stays.facts.warnings
+    assert {r["time"] for r in gone.predictions().to_pylist()} <= set(range(5))
+    last = [r for r in stays.predictions().to_pylist() if r["time"] == 8]
+    assert last
+    here = stays.tables.predicate("Here")
+    assert torch.equal(here[0, :, 8], here[0, :, 4])
+
+
+def test_an_encoder_that_looks_ahead_is_refused():
+    data = table(np.random.default_rng(5))
+    with pytest.raises(DataError, match=r"an encoder that looks ahead does not go with data\.bey"):
+        model(data, inputs={"pump": {"encoder": {"kind": "gru", "causal": False}}})
+
+
+@pytest.mark.parametrize("missing", ["mean", "last", "zero"])
+@pytest.mark.parametrize("kind", ["gru", "convolution", "transformer"])
+def test_missing_features_are_no_leave_to_look_ahead(kind, missing):
+    """What `missing` says of later steps would change what is said of earlier ones."""
+    data = table(np.random.default_rng(6))
+    columns = {"failed": "Failed", "repair": "Repair"}
+    seen = Wide(data, "pump", "pump", "hour", "day", predicates=columns, features=["bar"],
+                missing=missing)  # fmt: skip
+
+    def trained(causal: bool) -> fotltn.Model:
+        return fotltn.train(
+            "sort pump\npredicate Failed(pump), Repair(pump)",
+            wide=seen, learn=["Failed"], training={"epochs": 1},
+            inputs={"pump": {"encoder": {"kind": kind, "width": 4, "causal": causal}}},
+        )  # fmt: skip
+
+    short, longer = (trained(causal=True).apply(data, horizon=h) for h in (5, 9))
+    before = short.tables.predicate("Failed")[0]
+    assert torch.allclose(longer.tables.predicate("Failed")[0][:, :5], before, atol=1e-6)
+    ahead = trained(causal=False)
+    assert ahead.apply(data).predictions().num_rows
+    with pytest.raises(DataError) as told:
+        ahead.apply(data, horizon=9)
+    assert "an encoder that looks ahead makes no forecasts" in str(told.value)
+    assert "inputs.pump.encoder.causal = false" in str(told.value)
+    assert "causal = true" in str(told.value.diagnostics[0].hint)
+
+
+def test_sampled_worlds_end_where_they_were_sampled():
+    """A longer trace is sampled anew, and then says what comes after the last row."""
+    sure = {"invented": 0.0, "missed": 0.0}
+    how: dict[str, Any] = {"learn": ["Failed"], "method": "posterior", "objective": sure,
+                           "posterior": {"worlds": 8, "burn_in": 5, "sweeps": 5}}  # fmt: skip
     theory = """
 sort pump
 predicate Failed(pump)
 hard axiom Stays: forall x. G(Failed(x) -> WX Failed(x))
 """
     facts = {"predicate": ["Failed"] * 2, "arg1": ["a", "b"], "time": [1, 1], "truth": [1, 0]}
-    model = fotltn.train(theory, facts=facts, objective={"invented": 0.0, "missed": 0.0}, **how)
+    model = fotltn.train(theory, facts=facts, **how)
     with pytest.raises(DataError, match="worlds were sampled for these traces") as told:
         model.apply(facts, horizon=4)
     assert "horizon = 4 in [data]" in str(told.value)
-    later = fotltn.train(
-        theory, facts=facts, data={"horizon": 4}, objective={"invented": 0.0, "missed": 0.0}, **how
-    )
+    later = fotltn.train(theory, facts=facts, data={"horizon": 4}, **how)
     assert later.ask("Failed(x)", at="all").tensor[0, 0].tolist()[1:] == [1, 1, 1]
 
 
