@@ -25,6 +25,7 @@ from fotltn.project.config import (
     GroupConfig,
     InputConfig,
     PredicateConfig,
+    SensorConfig,
     read_config,
 )
 from fotltn.project.data_config import DataConfig, MeasureConfig, SplitConfig, WideConfig
@@ -93,7 +94,7 @@ def expected() -> dict[str, dict[str, Any]]:
         "[objective]": fields(Objective, preset="paper", axiom_p={}),
         "[training]": fields(Training),
         "[training.batches]": fields(Batches, by="traces", size=32),
-        "[posterior]": {key: fields(Sampling)[key] for key in SAMPLING},
+        "[posterior]": {key: fields(Sampling)[key] for key in SAMPLING} | fields(SensorConfig),
         "[machine]": {key: config[key] for key in ("compile", "device", "dtype")},
         "[output]": {"model": config["model"]},
     }

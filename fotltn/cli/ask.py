@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.asked import asked_model
 from fotltn.cli.options import (
     At,
     CrispThreshold,
     Digits,
+    Evidence,
     ExactJson,
     Exponent,
     ModelFolder,
@@ -19,7 +21,7 @@ from fotltn.cli.options import (
     NewTables,
     OtherSemantics,
 )
-from fotltn.cli.output import asked_model, emit_json, time_point, warn
+from fotltn.cli.output import emit_json, time_point, warn
 from fotltn.cli.values import show_values, value_rows
 from fotltn.errors import Diagnostic, Severity
 from fotltn.semantics.config import check_threshold, named, semantics_of
@@ -43,6 +45,7 @@ def ask(
     model: ModelFolder,
     formula: Annotated[str, typer.Argument(help="A formula; its free variables become rows.")],
     data: NewTables = None,
+    evidence: Evidence = False,
     horizon: NewHorizon = None,
     at: At = "0",
     semantics: OtherSemantics = None,
@@ -75,7 +78,7 @@ def ask(
     """
     time = time_point(at)
     other = None if semantics is None else named(semantics)
-    asked = asked_model(model, data, horizon)
+    asked = asked_model(model, data, horizon, evidence=evidence)
     meaning = semantics_of(other or asked.semantics, p)
     counted = asked.posterior is not None and other is None and p is None
     check_threshold(threshold, meaning)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fotltn.cli.asked import asked_model
 from fotltn.cli.options import Json, NewTables, Threshold, TraceEnd
-from fotltn.cli.output import asked_model, emit_json, one_folder
+from fotltn.cli.output import emit_json, one_folder
 from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
 from fotltn.format import count, degree, number, share

@@ -31,13 +31,15 @@ _SECONDS = 10.0  # between lines where there is no terminal
 class Display(Callback):
     """Shows epochs, or sweeps, as they come: a callback of training."""
 
-    def __init__(self, total: int, *, what: str = "epochs", quiet: bool = False) -> None:
-        """Nothing is shown before the first of them."""
+    def __init__(
+        self, total: int, *, what: str = "epochs", quiet: bool = False, patient: bool = False
+    ) -> None:
+        """Nothing is shown before the first of them; without a terminal, if patient, for long."""
         self.console = Terminal(sys.stderr)
         self.live: Live | None = None
         self.quiet = quiet
         self.best = 0
-        self.last = 0.0
+        self.last = time.monotonic() if patient else 0.0
         self.mixing: MixingReport | None = None
         verb = "training" if what == "epochs" else "sampling"
         self.bar = Progress(
@@ -63,6 +65,10 @@ class Display(Callback):
             f"{made}, {count(model.world.labels.total)} labelled facts, "
             f"{axioms} axiom{'s' * (axioms != 1)}"
         )
+        self.go_live()
+
+    def go_live(self) -> None:
+        """Show what comes in a live view, if there is a terminal."""
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=8, transient=True)
             self.live.start()

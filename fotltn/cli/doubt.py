@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fotltn.cli.asked import asked_model
 from fotltn.cli.options import Json, ModelFolder
-from fotltn.cli.output import asked_model, emit_json
+from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError, name_hint
 from fotltn.format import count, degree, number

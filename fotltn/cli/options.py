@@ -63,6 +63,10 @@ NewTables = Annotated[
         "--data", help="New data for the model: a folder with its tables, or files; repeatable."
     ),
 ]
+Evidence = Annotated[
+    bool,
+    typer.Option("--evidence", help="Of sampled worlds: labels of --data are evidence, not tests."),
+]
 NewHorizon = Annotated[
     int | None,
     typer.Option(

@@ -6,13 +6,10 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from fotltn.errors import DataError, Diagnostic, FotError, visible
 from fotltn.format import finite
-
-if TYPE_CHECKING:
-    from fotltn.project.model import Model
 
 OK, FINDINGS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -68,16 +65,6 @@ def warn(warnings: Iterable[Diagnostic]) -> None:
     """Print warnings to standard error."""
     for warning in warnings:
         print(warning.render(), file=sys.stderr)
-
-
-def asked_model(path: Path, data: Sequence[Path] | None, horizon: int | None = None) -> Model:
-    """The model of a command, over new data or times if asked; what is odd in these is said."""
-    from fotltn.project.find import find_model
-
-    model = find_model(path, data, horizon)
-    if data or horizon:
-        warn(model.facts.warnings)
-    return model
 
 
 _FILES = "of a model, --data may be files: give the folder of the model"

@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from fotltn.cli.options import ModelFolder, NewHorizon, NewTables
-from fotltn.cli.output import asked_model, emit_json, emit_text
+from fotltn.cli.asked import asked_model
+from fotltn.cli.options import Evidence, ModelFolder, NewHorizon, NewTables
+from fotltn.cli.output import emit_json, emit_text
 
 
 def predict(
     model: ModelFolder,
     data: NewTables = None,
+    evidence: Evidence = False,
     horizon: NewHorizon = None,
     output: Annotated[
         Path | None,
@@ -39,7 +41,9 @@ def predict(
     """
     from fotltn.analysis.predictions import write_table
 
-    table = asked_model(model, data, horizon).predictions(predicate or None, decide=decide)
+    table = asked_model(model, data, horizon, evidence=evidence).predictions(
+        predicate or None, decide=decide
+    )
     if output is not None:
         write_table(table, output)
         if as_json:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from fotltn.cli.asked import asked_model
 from fotltn.cli.options import ModelFolder, NewTables, Threshold
-from fotltn.cli.output import asked_model, emit_json
+from fotltn.cli.output import emit_json
 from fotltn.semantics.config import check_share
 
 _PAGE = Path("report.html")

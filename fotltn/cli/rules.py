@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from fotltn.cli.asked import asked_model
 from fotltn.cli.options import (
     Budget,
     ExactJson,
@@ -18,7 +19,7 @@ from fotltn.cli.options import (
     Timezone,
     TraceEnd,
 )
-from fotltn.cli.output import as_bytes, asked_model, emit_json, one_folder, warn
+from fotltn.cli.output import as_bytes, emit_json, one_folder, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
 from fotltn.format import amount, count, number

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold
-from fotltn.cli.output import asked_model, emit_json, warn
+from fotltn.cli.asked import asked_model
+from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables, Threshold
+from fotltn.cli.output import emit_json, warn
 from fotltn.cli.tables import add, grid, metrics_table, say, say_knowledge_base, show
 from fotltn.errors import Diagnostic
 from fotltn.format import count, degree, number, share
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 def score(
     model: ModelFolder,
     data: NewTables = None,
+    evidence: Evidence = False,
     facts: Annotated[
         list[Path] | None,
         typer.Option(
@@ -42,7 +44,7 @@ def score(
     from fotltn.decisions import rule_of
     from fotltn.project.world import read_labels
 
-    scored = asked_model(model, data)
+    scored = asked_model(model, data, evidence=evidence)
     labels = scored.world.test
     warnings: tuple[Diagnostic, ...] = ()
     if facts:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder, NewTables, Threshold, TraceEnd
-from fotltn.cli.output import asked_model, emit_json
+from fotltn.cli.asked import asked_model
+from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables, Threshold, TraceEnd
+from fotltn.cli.output import emit_json
 from fotltn.cli.tables import add, binding_text, grid, say, show
 from fotltn.format import NONE, degree, share, signed
 from fotltn.semantics.config import check_share
@@ -41,6 +42,7 @@ def violations(
         str | None, typer.Argument(help="The name of an axiom; without it, all of them.")
     ] = None,
     data: NewTables = None,
+    evidence: Evidence = False,
     top: Annotated[int, typer.Option("--top", min=1, help="How many to show.")] = 10,
     crisp: Annotated[
         bool,
@@ -73,7 +75,7 @@ def violations(
     check_share(threshold)
     if crisp and explained:
         raise typer.BadParameter("--why explains degrees; leave out --crisp", param_hint="--why")
-    asked = asked_model(model, data)
+    asked = asked_model(model, data, evidence=evidence)
     if crisp:
         _crisp(asked, axiom, threshold, end, as_json)
         return

@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
-from fotltn.cli.options import Json, ModelFolder
-from fotltn.cli.output import asked_model, emit_json
+from fotltn.cli.asked import asked_model
+from fotltn.cli.options import Evidence, Json, ModelFolder, NewTables
+from fotltn.cli.output import emit_json
 
 
 def worlds(
     model: ModelFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the tables.")],
+    data: NewTables = None,
+    evidence: Evidence = False,
     number: Annotated[int, typer.Option("--number", min=1, help="How many worlds.")] = 10,
     most_probable: Annotated[
         bool, typer.Option("--most-probable", help="Only the most probable one of all.")
@@ -34,7 +37,7 @@ def worlds(
     from fotltn.errors import DataError
     from fotltn.project.sampled import no_worlds
 
-    posterior = asked_model(model, None).posterior
+    posterior = asked_model(model, data, evidence=evidence).posterior
     if posterior is None:
         raise no_worlds("worlds are written of those that were sampled", None)
     if number > posterior.count:

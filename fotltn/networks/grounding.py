@@ -51,6 +51,8 @@ class Grounding(nn.Module):
         present: for sorts whose entities come and go, where these are, with axes (trace, entity,
             time). Networks compute nothing elsewhere: what is not there satisfies no predicate.
         semantics: of definitions that do not name one.
+        sensors: networks beside sampled worlds, which say what is seen of some predicates; what
+            they say is no table of this grounding.
 
     Raises:
         DataError: a symbol is unknown, has no grounding or two, or a network lacks its inputs.
@@ -69,6 +71,7 @@ class Grounding(nn.Module):
         functions: Mapping[str, Network] | None = None,
         present: Mapping[str, Tensor] | None = None,
         semantics: Semantics = STABLE_PRODUCT,
+        sensors: Grounding | None = None,
     ) -> None:
         """Check that every symbol has one grounding, and order the definitions."""
         super().__init__()
@@ -85,6 +88,7 @@ class Grounding(nn.Module):
         self.networks = _registered(self._networks)
         self.groups = nn.ModuleList(groups)
         self.functions = _registered(self._functions)
+        self.sensors = sensors
         self.defined = {n: p for n, p in predicates.items() if isinstance(p, Defined)}
         self.defined |= {n: m.definition for n, m in self.marginals.items() if m.definition}
         self.rules = {n: p.function for n, p in predicates.items() if isinstance(p, DataRule)}
@@ -121,6 +125,8 @@ class Grounding(nn.Module):
 
     def module(self, name: str) -> nn.Module:
         """The module of a predicate or function that a network computes, alone or with others."""
+        if self.sensors is not None:
+            return self.sensors.module(name)
         network = self._networks.get(name, self._functions.get(name))
         if network is None:
             return next(group.module for group in self._groups if name in group.names)

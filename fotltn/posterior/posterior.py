@@ -17,6 +17,7 @@ from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.monitor.nnf import nnf
 from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.carried import PARTS, Carried
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.inputs import check_input
@@ -31,9 +32,6 @@ USUAL = NoiseRates(0.05, 0.05)
 
 #: Sweeps after which it is told how far worlds agree.
 _TOLD = 10
-
-#: What is learned of the prior, by part.
-_PRIOR = ("initial", "moves", "static")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,7 @@ class Posterior:
         violations: for each soft axiom the expected number of cells that break it.
         mixing: how far chains agree, by predicate.
         structure: what was sampled how; None if it was read from a folder.
+        carried: what was learned on the way, for worlds of other data.
     """
 
     tables: Tables
@@ -100,6 +99,7 @@ class Posterior:
     violations: Mapping[str, float]
     mixing: MixingReport
     structure: Structure | None = field(default=None, repr=False)
+    carried: Carried | None = field(default=None, repr=False)
 
     @property
     def count(self) -> int:
@@ -115,6 +115,7 @@ class Posterior:
             "violations": dict(self.violations),
             "r_hat": dict(self.mixing.r_hat),
             "effective": dict(self.mixing.effective),
+            "exponents": {} if self.carried is None else dict(self.carried.exponents),
         }
 
     def world(self, number: int) -> Tables:
@@ -408,7 +409,7 @@ class SamplingRun:
                 tensors[f"draws/{name}"] = packed(torch.stack(self._mixing.draws[name]))
         if self._density:
             tensors["density"] = torch.stack(self._density)
-        for part in _PRIOR:
+        for part in PARTS:
             for names, table in getattr(sampler.prior, part).items():
                 tensors[f"prior/{part}/{','.join(names)}"] = table
         return tensors, {
@@ -444,7 +445,7 @@ class SamplingRun:
             if counted:
                 shape = (counted, len(table), len(self._mixing.cells[name]))
                 self._mixing.draws[name] = [*unpacked(tensors[f"draws/{name}"], shape).to(device)]
-        for part in _PRIOR:
+        for part in PARTS:
             tables = getattr(sampler.prior, part)
             for names, table in tables.items():
                 new = tensors[f"prior/{part}/{','.join(names)}"]

@@ -33,14 +33,11 @@ _TRAVELS = (
     'entities that are the same at all times (time = "static")'
 )
 
-_AGAIN = "sample worlds for the new data: fotltn train PROJECT --data NEW"
-_LATER = "sample worlds of so many time points: horizon = {} in [data], and fotltn train again"
-
 
 def obstacles(config: Config, world: World) -> tuple[str, ...]:
     """What keeps a model from answering for other data than its own, by name."""
     if config.method == "posterior":
-        return ("worlds were sampled for these traces and entities",)
+        return ()  # worlds are sampled for other data, by what was learned
     reasons = [
         f"'{name}' is computed by a logit for each fact of its own data"
         for name, how in config.predicates.items()
@@ -69,7 +66,13 @@ def own_data_only(config: Config, world: World) -> str:
 
 
 def moved(
-    grounding: Grounding, config: Config, world: World, data: NewData, horizon: int | None
+    grounding: Grounding,
+    config: Config,
+    world: World,
+    data: NewData,
+    horizon: int | None,
+    *,
+    evidence: bool = False,
 ) -> tuple[Config, World, Grounding]:
     """Networks over other data than those that they were trained on.
 
@@ -79,17 +82,19 @@ def moved(
         world: what they were trained on.
         data: as of `Model.apply`.
         horizon: the number of time points of every trace; without it, what the data have.
+        evidence: whether labels among the new facts are to learn from; else they are tests.
 
     Raises:
         DataError: something that a network sees belongs to the old data, or the new ones do not
             fit.
     """
     if refusal := own_data_only(config, world):
-        again = _AGAIN if horizon is None else _LATER.format(horizon)
-        raise DataError(
-            Diagnostic(refusal, hint=again if config.method == "posterior" else _TRAVELS)
-        )
+        raise DataError(Diagnostic(refusal, hint=_TRAVELS))
     _refuse_foresight(config, horizon)
+    if evidence and config.method != "posterior":
+        hint = 'leave out evidence; or train the project with method = "posterior"'
+        text = "labels are evidence for sampled worlds, and this model has none"
+        raise DataError(Diagnostic(text, hint=hint))
     config, tables = _with_data(config, data, horizon)
     modules: dict[str, PythonPredicate] = {}
     for name, how in {**config.predicates, **config.functions}.items():
@@ -97,15 +102,16 @@ def moved(
             modules[name] = grounding.module(name)
         elif how.kind == "function":
             modules[name] = grounding.rules[name]
-    for sort, seen in grounding.inputs_by_sort.items():
+    for sort, seen in _networks(grounding).inputs_by_sort.items():
         if isinstance(seen, Encoded) and not isinstance(seen.encoder, TimeEncoder):
             modules[sort] = seen.encoder
     more = InMemory(world.source, tables, modules, labelled=False)
     new = read_world(config, more)
     config = replace(config, inputs=_known_inputs(config, new.facts))
     nothing = Labels({}, {}, {}, frozenset(new.facts.local))
-    test = new.stated if new.stated.total else None
-    new = replace(new, labels=nothing, test=test, watched=None, parts={})
+    test = new.stated if new.stated.total and not evidence else None
+    labels = new.stated if evidence else nothing
+    new = replace(new, labels=labels, test=test, watched=None, parts={})
     for sort, features in world.fixed.inputs.items():
         names = new.fixed.inputs[sort].names if sort in new.fixed.inputs else ()
         if names != features.names:
@@ -138,6 +144,11 @@ def _refuse_foresight(config: Config, horizon: int | None) -> None:
                 "ends with its last row",
             )
         )
+
+
+def _networks(grounding: Grounding) -> Grounding:
+    """What sees features: networks, or those beside sampled worlds."""
+    return grounding if grounding.sensors is None else grounding.sensors
 
 
 # --- the new data -----------------------------------------------------------------------------
@@ -225,7 +236,7 @@ def _unlike(old: World, new: World, over: Grounding) -> Iterator[Diagnostic]:
             "is the unit another?",
             severity=Severity.WARNING,
         )
-    for sort, seen in over.inputs_by_sort.items():
+    for sort, seen in _networks(over).inputs_by_sort.items():
         for part in seen.modules():
             if not isinstance(part, FeatureInputs):
                 continue
@@ -286,8 +297,14 @@ def _known_inputs(config: Config, facts: Facts) -> dict[str, Any]:
 def _state(
     grounding: Grounding, config: Config, old: Facts, new: Facts, over: Grounding
 ) -> dict[str, Tensor]:
-    """The weights of networks; what belongs to entities goes by their names."""
+    """The weights of networks; what belongs to entities goes by their names.
+
+    Shares of worlds stay with the worlds that they are of.
+    """
     state = dict(grounding.state_dict())
+    if grounding.marginals:
+        sensors = {n: t for n, t in state.items() if n.startswith("sensors.")}
+        return {**over.state_dict(), **sensors}
     places = {id(module): name for name, module in over.named_modules()}
     for sort, module in over.inputs_by_sort.items():
         mine = (config.inputs[sort], old, new, sort)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,7 @@ from fotltn.project.config import (
 )
 from fotltn.project.data_config import with_categories
 from fotltn.project.definitions import held, settled
-from fotltn.project.method import SAMPLED, check_method
+from fotltn.project.method import SAMPLED, check_method, with_sensors
 from fotltn.project.reach import with_reaches
 from fotltn.project.world import (
     NOTHING,
@@ -98,7 +98,7 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
 
 def assembled(config: Config, world: World, grounding: Grounding) -> Built:
     """A project of its parts; of a model, what it was learned from."""
-    learned, axiom_p, objective = _with_loss(config, world.theory)
+    learned, axiom_p, objective = with_loss(config, world.theory)
     semantics = meaning(config)
     axioms = Axioms(learned, semantics, axiom_p, fused=config.compile)
     task = Task(
@@ -113,11 +113,12 @@ def completed(config: Config, world: World) -> Config:
 
     Entities without features have a vector each, unless something else is said.
     """
-    config = settled(config, world.theory)
+    config = with_sensors(settled(config, world.theory), world)
     signature = world.theory.signature
     usual = {sort: InputConfig() for sort in signature.sorts if _seen(sort, config, signature)}
+    width = 0 if config.method == "posterior" else _WIDTH
     inputs = {
-        sort: replace(seen, embedding=0 if seen.features and sort in world.fixed.inputs else _WIDTH)
+        sort: replace(seen, embedding=0 if seen.features and sort in world.fixed.inputs else width)
         if seen.embedding is None
         else seen
         for sort, seen in {**usual, **config.inputs}.items()
@@ -126,7 +127,7 @@ def completed(config: Config, world: World) -> Config:
     return replace(config, inputs=inputs, data=data)
 
 
-def _with_loss(
+def with_loss(
     config: Config, theory: CheckedTheory
 ) -> tuple[CheckedTheory, Mapping[str, Schedule], Objective]:
     """What is learned of a theory, without axioms that hold by definition and what is said of them.
@@ -191,8 +192,6 @@ def ground(
         for name, how in config.predicates.items():
             decl = signature.predicates[name]
             if config.method == "posterior" and how.kind in SAMPLED:
-                definition = _defined(how) if how.kind == "formula" else None
-                predicates[name] = Marginal(table_shape(world.fixed, decl), definition)
                 continue
             match how.kind:
                 case "formula":
@@ -230,9 +229,43 @@ def ground(
             )
             for g in config.groups
         ]
+    if config.method == "posterior":
+        return _beside_worlds(config, world, predicates, groups, inputs)
     return Grounding(
         signature, world.fixed, predicates, inputs=inputs, groups=groups,
         functions=functions, present=world.fixed.present, semantics=meaning(config),
+    )  # fmt: skip
+
+
+def _beside_worlds(
+    config: Config, world: World, predicates: Mapping[str, Predicate], groups: Sequence[Softmax],
+    inputs: Mapping[str, Inputs],
+) -> Grounding:  # fmt: skip
+    """Shares of worlds for all that is learned, and beside them networks over features."""
+    signature, fixed = world.theory.signature, world.fixed
+    networks = {n: p for n, p in predicates.items() if isinstance(p, Network)}
+    seeing = [*networks, *(n for group in groups for n in group.names)]
+    drawn: dict[str, Predicate] = {
+        name: Marginal(
+            table_shape(fixed, signature.predicates[name]),
+            _defined(how) if how.kind == "formula" else None,
+        )
+        for name, how in config.predicates.items()
+        if how.kind in SAMPLED or name in seeing
+    }
+    sensors = None
+    if seeing:
+        alone = replace(
+            signature, predicates={n: signature.predicates[n] for n in seeing}, functions={}
+        )
+        nothing = replace(fixed, predicates={}, functions={}, signature=alone)
+        sensors = Grounding(
+            alone, nothing, networks, inputs=inputs, groups=groups, present=fixed.present
+        )
+    rest = {n: p for n, p in predicates.items() if n not in networks}
+    return Grounding(
+        signature, fixed, {**drawn, **rest}, present=fixed.present, semantics=meaning(config),
+        sensors=sensors,
     )  # fmt: skip
 
 

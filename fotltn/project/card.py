@@ -152,7 +152,8 @@ def _computed(model: Described, name: str) -> str:
         definition = f"its definition {_code(f'{name}{variables} := {how.formula}')}"
         return definition if model.posterior is None else f"{share}, where {definition} holds"
     if model.posterior is not None:
-        return share
+        seen = how.kind in (*IN_PYTHON, "network")
+        return f"{share}, with {_by_network(how)} beside" if seen else share
     if how.kind == "logits":
         return "a logit for each fact"
     return _by_network(how)
@@ -165,8 +166,9 @@ def _by_network(how: PredicateConfig) -> str:
 
 
 def _inputs(model: Described) -> Iterator[str]:
+    seeing = model.grounding.sensors or model.grounding
     for sort, seen in model.config.inputs.items():
-        if sort in model.grounding.inputs_by_sort:
+        if sort in seeing.inputs_by_sort:
             features = model.world.fixed.inputs.get(sort)
             names = () if features is None or not seen.features else features.names
             yield f"- Of each {_code(sort)}, networks see {'; '.join(_seen(seen, names))}."
@@ -275,6 +277,10 @@ def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
     ]
     if rates:
         yield f"- rates of missed and of invented labels: {', '.join(rates)}"
+    if posterior.carried is not None and posterior.carried.exponents:
+        trusted = posterior.carried.exponents.items()
+        shown = ", ".join(f"{_code(name)} {number(value)}" for name, value in trusted)
+        yield f"- how far networks are trusted, as exponents: {shown}"
     yield from _programs(model)
 
 
@@ -336,6 +342,8 @@ def _new_data(model: Described) -> Iterator[str]:
     yield (
         "The model answers for other entities, traces and lengths, in tables with the same columns."
     )
+    if model.posterior is not None:
+        yield "It samples worlds of them, by the prior, the rates and the networks that it learned."
     tables = [*model.config.data.facts, *(wide.file for wide in model.config.data.wide)]
     if all("." in name for name in tables):  # others were in memory
         yield f"It reads {_some(tables)}."

@@ -134,6 +134,19 @@ class GroupConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SensorConfig:
+    """How networks over features go with sampled worlds.
+
+    Args:
+        folds: each network says of one part of the cells what it learned from the others.
+        exponent: how far what they say is trusted; None if that is learned.
+    """
+
+    folds: int = 3
+    exponent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A whole project; two are equal if they say the same, wherever they are.
 
@@ -159,6 +172,7 @@ class Config:
     functions: Mapping[str, PredicateConfig] = field(default_factory=dict)
     method: Method = "gradient"
     posterior: Sampling = field(default_factory=Sampling)
+    sensors: SensorConfig = field(default_factory=SensorConfig)
     source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
@@ -220,6 +234,7 @@ def lasting(config: Config) -> dict[str, Any]:
     without = WITHOUT_EFFECT - {"end"}
     if config.method == "gradient":  # as it was before there was another
         without = WITHOUT_EFFECT | {"method", *(f"posterior.{f.name}" for f in fields(Sampling))}
+        without |= {f"sensors.{f.name}" for f in fields(SensorConfig)}
     return {
         name: value
         for name, value in leaves(config).items()
@@ -269,6 +284,7 @@ def config_of(root: Settings, folder: Path) -> Config:
     _check_method(root)
     method = root.value("method", Method, "gradient")
     objective, axiom_p = _objective(root.table("objective"), method)
+    sampling, sensors = _sampling(root.table("posterior"))
     config = Config(
         folder=folder,
         theory=theory.value("file", str),
@@ -288,7 +304,8 @@ def config_of(root: Settings, folder: Path) -> Config:
         model=output.value("model", str, "model"),
         functions=root.by_name("functions", _function),
         method=method,
-        posterior=_sampling(root.table("posterior")),
+        posterior=sampling,
+        sensors=sensors,
         source=root.source,
     )
     for table in (machine, theory, output, root):
@@ -367,9 +384,21 @@ def _check_method(root: Settings) -> None:
             raise root.table(section).error("method", "the method is no part of a section", hint)
 
 
-def _sampling(table: Settings) -> Sampling:
-    some = Range(1, 2**20)
-    return table.record(Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some)
+def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
+    some, usual = Range(1, 2**20), SensorConfig()
+    folds = table.value("folds", int, usual.folds, Range(1, 100))
+    exponent = table.value("exponent", float | None, usual.exponent, _exponent)
+    sampling = table.record(Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some)
+    return sampling, SensorConfig(folds, exponent)
+
+
+def _exponent(table: Settings, key: str) -> float | None:
+    if (said := table.take(key)) == _LEARNED:
+        return None
+    if isinstance(said, str):
+        raise table.error(key, f'expected a number from 0 to 2, or "learned", not {shown(said)}')
+    exponent: float = table.value(key, float, None, Range(0, 2))
+    return exponent
 
 
 def _objective(table: Settings, method: Method) -> tuple[Objective, dict[str, Schedule]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fotltn.analysis.audit import audit
@@ -11,6 +11,7 @@ from fotltn.analysis.audit_data import Audit
 from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, Diagnostic
 from fotltn.learn.store import MANIFEST, MissingFolderError
+from fotltn.posterior.posterior import SamplingProgress
 from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import Model, load_model, model_of
@@ -29,7 +30,14 @@ def is_model(path: Path) -> bool:
     return os.path.exists(path / MANIFEST)
 
 
-def find_model(path: Path, data: Sequence[Path] | None = None, horizon: int | None = None) -> Model:
+def find_model(
+    path: Path,
+    data: Sequence[Path] | None = None,
+    horizon: int | None = None,
+    *,
+    evidence: bool = False,
+    on_sweep: Callable[[SamplingProgress], None] | None = None,
+) -> Model:
     """The model of a folder, or the model of a project; over new data, if there are some.
 
     Args:
@@ -37,16 +45,22 @@ def find_model(path: Path, data: Sequence[Path] | None = None, horizon: int | No
         data: a folder with the tables that the project names, or files.
         horizon: the number of time points of every trace of the new data; of a project, without
             new data, of its own.
+        evidence: as of `Model.apply`.
+        on_sweep: likewise.
 
     Raises:
         DataError: there is none, it cannot be read, or the data do not fit.
     """
     if data:
-        return find_model(path).apply(data[0] if len(data) == 1 else data, horizon=horizon)
+        return find_model(path).apply(
+            data[0] if len(data) == 1 else data, horizon=horizon, evidence=evidence,
+            on_sweep=on_sweep,
+        )  # fmt: skip
     if horizon is not None and is_project(path):
         model, config = find_model(path), read_config(path)
         names = [*model.config.data.facts, *(wide.file for wide in model.config.data.wide)]
-        return model.apply({name: config.table(name) for name in names}, horizon=horizon)
+        tables = {name: config.table(name) for name in names}
+        return model.apply(tables, horizon=horizon, evidence=evidence, on_sweep=on_sweep)
     if horizon is not None:
         raise DataError("--horizon goes with --data: a model's own traces have their lengths")
     if not is_project(path):

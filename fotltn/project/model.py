@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
-from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.posterior import Posterior, SamplingProgress
 from fotltn.project import sampled
 from fotltn.project.build import Built, assembled, completed, ground, made_modules, meaning
 from fotltn.project.config import Config, config_of
 from fotltn.project.stored import (
     check_widths,
     numbers_by_name,
+    placed,
     unpack_history,
     unpack_world,
     versions,
@@ -359,11 +360,20 @@ class Model:
 
     # --- other data -------------------------------------------------------------------------------
 
-    def apply(self, data: NewData, *, horizon: int | None = None) -> Model:
+    def apply(
+        self,
+        data: NewData,
+        *,
+        horizon: int | None = None,
+        evidence: bool = False,
+        on_sweep: Callable[[SamplingProgress], None] | None = None,
+    ) -> Model:
         """The same networks over other data: other entities, traces and lengths.
 
         Features are centred, scaled and encoded as they were for training, never by the new data.
-        Labels among the new facts are for testing: `model.apply(data).metrics()`.
+        Labels among the new facts are for testing: `model.apply(data).metrics()`. A posterior
+        samples worlds of the new data, by the prior, the rates and the networks that it has
+        learned.
 
         Args:
             data: a folder with the tables that the project names; a file or a data frame, if it
@@ -372,14 +382,25 @@ class Model:
             horizon: the number of time points of every trace; without it, what the data have.
                 After the last row, networks over static features answer, and those over features
                 that change if the project says `beyond = "last"`.
+            evidence: of a posterior: labels among the new facts are evidence, and no tests.
+            on_sweep: is told of every sweep over new worlds.
 
         Raises:
             DataError: the data do not fit, or the model can answer for its own data only.
         """
         from fotltn.project.apply import moved
 
-        config, world, grounding = moved(self.grounding, self.config, self.world, data, horizon)
-        return replace(self, config=config, world=world, grounding=grounding, _tables=None)
+        config, world, grounding = moved(
+            self.grounding, self.config, self.world, data, horizon, evidence=evidence
+        )
+        posterior = self.posterior
+        if posterior is not None:
+            posterior, world = sampled.sample_again(
+                posterior.carried, config, world, grounding, on_sweep
+            )
+        return replace(
+            self, config=config, world=world, grounding=grounding, posterior=posterior, _tables=None
+        )
 
     # --- keeping ----------------------------------------------------------------------------------
 
@@ -442,7 +463,7 @@ def load_model(
     texts: dict[str, Any] = dict(documents)
     try:
         config = config_of(parse_toml(texts["project.toml"], f"{path}/project.toml"), Path(path))
-        config = _placed(config, device)
+        config = placed(config, device)
         source = parse_theory(texts["theory.fot"], source=f"{path}/theory.fot", folder=None)
         world = unpack_world(tensors, texts["domain.json"], source, config)
         weights = below(tensors, "weights/")
@@ -476,14 +497,3 @@ def load_model(
     except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:300]
     raise DataError(f"the model '{path}' does not fit together: {reason}")
-
-
-def _placed(config: Config, device: str | None) -> Config:
-    """The configuration with the device that is asked for, or that there is."""
-    if device is not None:
-        return replace(config, device=device)
-    try:
-        device_of(config)
-    except DataError:
-        return replace(config, device="cpu")
-    return config

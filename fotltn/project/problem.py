@@ -12,7 +12,7 @@ from torch import Tensor
 from fotltn.analysis.truncation import End
 from fotltn.decisions import two_valued
 from fotltn.grounding.labels import Labels
-from fotltn.learn.objective import unsure
+from fotltn.learn.objective import Objective, unsure
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.networks.grounding import Grounding, table_shape
@@ -21,7 +21,7 @@ from fotltn.posterior.posterior import sampler_of
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.structure import Structure, statements
 from fotltn.posterior.worth import AxiomWorth, WorthProgress, worth
-from fotltn.project.build import Built
+from fotltn.project.build import Built, with_loss
 from fotltn.project.config import Config
 from fotltn.project.world import World
 from fotltn.semantics.tables import Tables
@@ -85,9 +85,22 @@ def problem_of(built: Built) -> Problem:
     Raises:
         DataError: rates do not fit.
     """
-    config, grounding = built.config, built.task.grounding
-    labels, logits = _evidence(config, built.task.split()[0], grounding)
-    for name, there in _presence(built.world, grounding).items():
+    return asked_of(
+        built.config, built.world, built.task.grounding, built.task.split()[0],
+        _theory(built.task.objective, built.task.axioms.theory),
+    )  # fmt: skip
+
+
+def asked_of(
+    config: Config, world: World, grounding: Grounding, labels: Labels, theory: CheckedTheory
+) -> Problem:
+    """What is sampled from, of its parts.
+
+    Raises:
+        DataError: rates do not fit.
+    """
+    labels, logits = _evidence(config, labels, grounding)
+    for name, there in _presence(world, grounding).items():
         known = logits.get(name, torch.zeros(())).to(there.device)
         logits[name] = torch.where(there, known, _ABSENT)
     define = {
@@ -96,15 +109,26 @@ def problem_of(built: Built) -> Problem:
         if name in grounding.marginals
     }
     return Problem(
-        _theory(built), two_valued(grounding.fixed, 0.5), labels, tuple(grounding.marginals),
+        theory, two_valued(grounding.fixed, 0.5), labels, tuple(grounding.marginals),
         {n: _rates(config, n) for n in grounding.marginals},
         replace(config.posterior, seed=config.training.seed), define, logits, config.end,
     )  # fmt: skip
 
 
-def _theory(built: Built) -> CheckedTheory:
+def moved_problem(
+    config: Config, world: World, grounding: Grounding, rates: Mapping[str, NoiseRates]
+) -> Problem:
+    """What is sampled from other data than those that were learned from, by rates of before.
+
+    There may be no labels.
+    """
+    theory, _, objective = with_loss(config, world.theory)
+    problem = asked_of(config, world, grounding, world.labels, _theory(objective, theory))
+    return replace(problem, rates={n: rates[n] for n in problem.learned})
+
+
+def _theory(objective: Objective, theory: CheckedTheory) -> CheckedTheory:
     """The theory that worlds obey, with the weights that the project gives to axioms."""
-    objective, theory = built.task.objective, built.task.axioms.theory
     if objective.axioms == "none":
         return replace(theory, axioms=())
     weights = {n: schedule.at(math.inf) for n, schedule in objective.axiom_weights.items()}
@@ -155,13 +179,14 @@ def _presence(world: World, grounding: Grounding) -> dict[str, Tensor]:
     for name in grounding.marginals:
         decl = grounding.signature.predicates[name]
         if name not in grounding.defined:
-            mask = _there(world, decl)
+            mask = presence(world, decl)
             if mask is not None:
                 masks[name] = mask
     return masks
 
 
-def _there(world: World, decl: PredicateDecl) -> Tensor | None:
+def presence(world: World, decl: PredicateDecl) -> Tensor | None:
+    """Where all arguments of a predicate are there; None if all always are."""
     fixed, result = world.fixed, None
     for place, sort in enumerate(decl.sorts):
         mask = fixed.present.get(sort)

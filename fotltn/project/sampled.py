@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fotltn.analysis.ask import Answer
 from fotltn.decisions import two_valued
-from fotltn.errors import DataError, Diagnostic, FotError
+from fotltn.errors import DataError, Diagnostic, FotError, Severity, listing
 from fotltn.evaluation import Time, present, time_point
 from fotltn.learn.checkpoints import (
     Reserved,
@@ -27,13 +27,17 @@ from fotltn.learn.store import below
 from fotltn.logic.check import check_formula
 from fotltn.networks.grounding import Grounding
 from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.carried import PARTS, Carried, learned_by, take_over
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import MixingReport
 from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun
 from fotltn.project.build import Built
-from fotltn.project.problem import problem_of
+from fotltn.project.config import Config
+from fotltn.project.problem import moved_problem, problem_of
+from fotltn.project.sensing import Sensing, logits_of
 from fotltn.project.stored import numbers_by_name
+from fotltn.project.world import World
 from fotltn.semantics.tables import Value
 from fotltn.syntax.parse import parse_formula
 
@@ -75,56 +79,154 @@ def sample_project(
         LimitError: axioms need more states than can be followed.
     """
     with _place(checkpoints) as place:
-        run = SamplingRun(problem_of(built).sampler())
         ours = {} if place is None else identity(built.task)
-        warnings = () if place is None else _resume(run, place.folder, ours)
+        before = _Before({}, None) if place is None else _before(place.folder, ours)
+        run, sensing = _started(built, before)
         asked = False
         try:
             while not run.finished and not asked:
                 run.sweep()
+                if sensing is not None:
+                    sensing.follow(run)
                 if on_sweep is not None:
                     on_sweep(run.progress())
                 asked = not run.finished and stop()
                 if place is not None and (asked or run.finished or run.done % _EVERY == 0):
                     tensors, state = run.state()
                     document = {"layout": _LAYOUT, "task": ours, "moving": [], "run": state}
+                    if sensing is not None:
+                        more, document["sensing"] = sensing.state()
+                        tensors |= {f"sensing/{n}": t for n, t in more.items()}
                     write_checkpoint(place.folder, run.done, tensors, {_STATE: document})
             if asked:
-                return Sampled(None, run.done, run.total, warnings)
+                return Sampled(None, run.done, run.total, before.warnings)
             posterior = run.result()
         except NoWorldError:
             if place is not None:  # nothing leads from there to a world
                 clear_checkpoints(place.folder)
             raise
-    for name, marginal in built.task.grounding.marginals.items():
+    carried = learned_by(run.sampler) if sensing is None else sensing.carried(run.sampler)
+    posterior = replace(posterior, carried=carried)
+    _fill(built.task.grounding, posterior)
+    return Sampled(posterior, run.done, run.total, before.warnings)
+
+
+def sample_again(
+    carried: Carried | None,
+    config: Config,
+    world: World,
+    grounding: Grounding,
+    on_sweep: Callable[[SamplingProgress], None] | None = None,
+) -> tuple[Posterior, World]:
+    """Worlds of other data than those that were learned from.
+
+    Args:
+        carried: what was learned.
+        config: the settings, for the new data.
+        world: the new data.
+        grounding: their networks; its tables of probabilities are filled.
+        on_sweep: is told of every sweep.
+
+    Returns:
+        The worlds; and the data, with warnings of what could not be taken over.
+
+    Raises:
+        DataError: nothing that was learned is known, or no world obeys all hard axioms.
+    """
+    if carried is None:
+        raise DataError(
+            Diagnostic(
+                "the model does not say what was learned for worlds of other data",
+                hint="train it again with this version",
+            )
+        )
+    problem = moved_problem(config, world, grounding, carried.rates)
+    logits = dict(problem.logits)
+    if grounding.sensors is not None:
+        for name, said in logits_of(grounding.sensors, world, carried).items():
+            logits[name] = said if name not in logits else said + logits[name].to(said)
+    run = SamplingRun(replace(problem, logits=logits).sampler())
+    anew = take_over(run.sampler, carried)
+    while not run.finished:
+        run.sweep()
+        if on_sweep is not None:
+            on_sweep(run.progress())
+    posterior = replace(run.result(), carried=carried)
+    _fill(grounding, posterior)
+    warnings = (
+        Diagnostic(
+            f"how {listing(names)} move is learned anew from the new data: what they depend on is "
+            "not as it was",
+            severity=Severity.WARNING,
+        )
+        for names in anew
+    )
+    facts = replace(world.facts, warnings=(*world.facts.warnings, *warnings))
+    return posterior, replace(world, facts=facts)
+
+
+def _fill(grounding: Grounding, posterior: Posterior) -> None:
+    for name, marginal in grounding.marginals.items():
         marginal.table.copy_(posterior.marginals[name])
-    return Sampled(posterior, run.done, run.total, warnings)
+
+
+def _started(built: Built, before: _Before) -> tuple[SamplingRun, Sensing | None]:
+    """A run that has not moved yet, or that goes on; and its networks, if there are some."""
+    problem, sensing = problem_of(built), None
+    try:
+        if built.task.grounding.sensors is not None:
+            sensing = Sensing(built, problem)
+            if before.state is None:
+                sensing.begin(problem)
+            else:
+                sensing.restore(below(before.tensors, "sensing/"), before.state["sensing"])
+            problem = replace(problem, logits=sensing.logits())
+        run = SamplingRun(problem.sampler())
+        if sensing is not None:
+            sensing.attach(run)
+        if before.state is not None:
+            run.restore(before.tensors, before.state["run"])
+            if sensing is not None:
+                sensing.restore_worlds(below(before.tensors, "sensing/"))
+    except FotError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        if before.state is None:
+            raise
+        raise DataError(f"the checkpoint in '{before.folder}' does not fit: {error}") from None
+    return run, sensing
 
 
 def _place(checkpoints: Path | Reserved | None) -> AbstractContextManager[Reserved | None]:
     return reserve(checkpoints) if isinstance(checkpoints, Path) else nullcontext(checkpoints)
 
 
-def _resume(run: SamplingRun, folder: Path, ours: Mapping[str, Any]) -> tuple[str, ...]:
-    """Go on from the latest checkpoint, if there is one; the warnings about others."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Before:
+    """What an earlier run left: tensors, and its state; None if there was none."""
+
+    tensors: Mapping[str, Tensor]
+    state: Any
+    folder: Path = Path()
+    warnings: tuple[str, ...] = ()
+
+
+def _before(folder: Path, ours: Mapping[str, Any]) -> _Before:
+    """The latest checkpoint, if there is one; with warnings about others."""
     latest = latest_checkpoint(folder)
     warnings = tuple(w.message for w in latest.warnings)
     if latest.checkpoint is None:
-        return warnings
+        return _Before({}, None, folder, warnings)
     state: Any = latest.checkpoint.documents.get(_STATE)
     if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
         raise DataError(
             f"the checkpoints in '{folder}' were written by another version of fotltn; "
             "finish with that version, or remove them to start anew"
         )
-    try:
-        refuse_other_task(state["task"], ours, folder)
-        run.restore(latest.checkpoint.tensors, state["run"])
-    except FotError:
-        raise
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the checkpoint in '{folder}' does not fit: {error}") from None
-    return warnings
+    if not isinstance(theirs := state.get("task"), dict):
+        raise DataError(f"the checkpoint in '{folder}' does not fit: it is of no task")
+    refuse_other_task(theirs, ours, folder)
+    return _Before(latest.checkpoint.tensors, state, folder, warnings)
 
 
 # --- asking -----------------------------------------------------------------------------------
@@ -179,7 +281,13 @@ def pack_posterior(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, A
     """Worlds as tensors of bytes, and what goes with them."""
     tensors = {f"posterior/worlds/{n}": packed(t) for n, t in posterior.worlds.items()}
     tensors["posterior/density"] = posterior.density
-    return tensors, posterior.as_dict()
+    document = posterior.as_dict()
+    if (carried := posterior.carried) is not None:
+        for part, tables in carried.tables.items():
+            tensors |= {f"posterior/prior/{part}/{','.join(n)}": t for n, t in tables.items()}
+        document["conditions"] = {",".join(n): list(t) for n, t in carried.conditions.items()}
+        document["bases"] = dict(carried.bases)
+    return tensors, document
 
 
 def unpack_posterior(
@@ -217,8 +325,36 @@ def unpack_posterior(
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
         chains, pairs, numbers[0],
-        MixingReport(numbers[1], numbers[2]),
+        MixingReport(numbers[1], numbers[2]), carried=_carried(stored, document, pairs, grounding),
     )  # fmt: skip
+
+
+def _carried(
+    stored: Mapping[str, Tensor], document: Any, rates: Mapping[str, NoiseRates],
+    grounding: Grounding,
+) -> Carried | None:  # fmt: skip
+    """What was learned for other data; None if an earlier version wrote the model."""
+    if "conditions" not in document:
+        return None
+    tables: dict[str, dict[tuple[str, ...], Tensor]] = {part: {} for part in PARTS}
+    for key, table in below(stored, "prior/").items():
+        part, _, names = key.partition("/")
+        right = table.dtype == torch.float64 and not bool(table.isnan().any())
+        _expect(right and part in tables, f"'prior/{key}' is nothing that was learned")
+        tables[part][tuple(names.split(","))] = table
+    conditions = document["conditions"]
+    _expect(
+        isinstance(conditions, dict)
+        and all(isinstance(t, list) and all(isinstance(w, str) for w in t)
+                for t in conditions.values()),
+        "its conditions are another thing",
+    )  # fmt: skip
+    exponents = numbers_by_name(document["exponents"], "exponents")
+    bases = numbers_by_name(document["bases"], "bases")
+    seeing = () if grounding.sensors is None else tuple(grounding.sensors.signature.predicates)
+    _expect({*exponents} == {*bases} == {*seeing}, "its exponents are of other networks")
+    told = {tuple(n.split(",")): tuple(t) for n, t in conditions.items()}
+    return Carried(rates, tables, told, exponents, bases)
 
 
 def _expect(right: bool, what: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.errors import shown
+from fotltn.errors import DataError, shown
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import MAX_CELLS
 from fotltn.grounding.facts import Facts
@@ -172,6 +172,17 @@ def check_widths(config: Config, weights: Mapping[str, Tensor]) -> None:
     widths += [size for g in config.groups for size in g.hidden]
     for size in widths:
         _expect(size <= _WIDE or size in there, f"the weights have no layer of {size:,}")
+
+
+def placed(config: Config, device: str | None) -> Config:
+    """The configuration with the device that is asked for, or that there is."""
+    if device is not None:
+        return replace(config, device=device)
+    try:
+        device_of(config)
+    except DataError:
+        return replace(config, device="cpu")
+    return config
 
 
 def _facts(domain: Mapping[str, Any], signature: Signature) -> Facts:

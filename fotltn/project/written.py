@@ -39,7 +39,12 @@ def settings(config: Config) -> dict[str, Any]:
             "axiom_p": _plain(config.axiom_p),
         },
         "training": {**training, "patience": training["patience"] or 0},
-        "posterior": {n: getattr(config.posterior, n) for n in SAMPLING} if sampled else None,
+        "posterior": {
+            **{n: getattr(config.posterior, n) for n in SAMPLING},
+            **asdict(config.sensors),
+        }
+        if sampled
+        else None,
         "machine": {"compile": config.compile, "device": config.device, "dtype": config.dtype},
         "output": {"model": config.model},
     }

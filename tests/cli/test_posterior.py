@@ -110,7 +110,7 @@ def test_what_a_posterior_cannot_do_is_refused_in_place(call, tmp_path):
     refused = call("train", folder)
     assert (refused.status, refused.out) == (1, "")
     assert "project.toml:12:1: error: 'Slow' is computed by a network" in refused.err
-    assert '= kind = "auto", which samples it, or method = "gradient"' in refused.err
+    assert '= kind = "auto", which samples it without, or method = "gradient"' in refused.err
 
 
 def test_axioms_that_no_world_obeys_are_named(call, tmp_path):

@@ -114,13 +114,14 @@ def test_weights_of_axioms_are_those_of_the_project(tmp_path):
     assert {c.axiom: c.weight for c in clauses} == {"Stays": None, "Signs": 7.5}
 
 
-def test_new_data_are_refused_with_what_to_do(model):
+def test_a_model_of_an_earlier_version_does_not_travel(model, tmp_path):
+    folder = tmp_path / "model"
+    replace(model, posterior=replace(model.posterior, carried=None)).save(folder)
     with pytest.raises(DataError) as caught:
-        model.apply({"facts.csv": {"predicate": ["Near"], "arg1": ["r9"], "time": [0]}})
+        load_model(folder).apply({"predicate": ["Near"], "arg1": ["r9"], "time": [0]})
     assert str(caught.value) == (
-        "error: the model can answer for its own data only: worlds were sampled for these traces "
-        "and entities\n"
-        "      = sample worlds for the new data: fotltn train PROJECT --data NEW"
+        "error: the model does not say what was learned for worlds of other data\n"
+        "      = train it again with this version"
     )
 
 

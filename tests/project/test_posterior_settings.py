@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fotltn.errors import DataError, FotError
+from fotltn.errors import FotError
 from fotltn.learn.objective import fact_loss
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.project.build import build
@@ -80,21 +80,21 @@ def test_gradients_know_rates_by_predicate(tmp_path):
 
 
 REFUSED = {
-    "a network": (
+    "a network that sees nothing": (
         other(('Slow = "logits"', 'Slow = "network"')),
-        "'Slow' is computed by a network, and a posterior samples worlds without networks",
-        'kind = "auto", which samples it, or method = "gradient"',
+        "'Slow' is computed by a network, but 'robot' has no features to see",
+        'kind = "auto", which samples it without, or method = "gradient"',
+    ),
+    "an exponent that is a word": (
+        other(("learn = false", 'learn = false\nexponent = "none"')),
+        """posterior.exponent: expected a number from 0 to 2, or "learned", not 'none'""",
+        None,
     ),
     "exclusive": (
         other(("[posterior]", '[[exclusive]]\npredicates = ["Near", "Idle"]\n[posterior]')),
         "a posterior has no network that chooses one of Near, Idle",
         "say in hard axioms that they exclude each other, as hard axiom Apart: forall x. "
         'G !(Near(x) & Idle(x)); or method = "gradient"',
-    ),
-    "inputs": (
-        other(("[posterior]", "[inputs.robot]\nembedding = 3\n[posterior]")),
-        "a posterior has no networks that could see 'robot'",
-        'leave out [inputs.robot], or method = "gradient"',
     ),
     "a predicate that does not exist": (
         other(("[training]", "[objective]\nmissed = { Slw = 0.2 }\n[training]")),
@@ -150,17 +150,3 @@ def test_what_cannot_be_is_refused_with_what_would_work(tmp_path, what):
     first = caught.value.diagnostics[0]
     assert (first.message, first.hint) == (message, hint)
     assert first.span is not None or hint is None
-
-
-def test_features_are_refused(tmp_path):
-    table = "who,t,speed\nr0,0,1.5\n"
-    (tmp_path / "wide.csv").write_text(table, "utf-8")
-    wide = (
-        '[[data.wide]]\nfile = "wide.csv"\nsort = "robot"\nentity = "who"\ntime = "t"\n'
-        'features = ["speed"]\n\n[predicates]'
-    )
-    with pytest.raises(DataError) as caught:
-        build(read_config(project(tmp_path, other(("[predicates]", wide)))))
-    first = caught.value.diagnostics[0]
-    assert first.message == "a posterior has no networks that could see the features of 'wide.csv'"
-    assert "[data.wide.measures]" in (first.hint or "")

@@ -1,0 +1,237 @@
+"""Networks beside sampled worlds: they learn from shares of worlds, and say what features tell.
+
+What a network says of a cell is an odds ratio: the odds that it gives, by those of the share of
+true cells among those that it learned from. So what the prior of worlds knows is not counted twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fotltn.errors import DataError
+from fotltn.learn.fit import seeded
+from fotltn.learn.objective import Objective, prior_loss
+from fotltn.learn.optimisers import make_optimiser, plain_step, without_compiler
+from fotltn.learn.optimizer_state import flatten, restore_optimiser
+from fotltn.learn.store import below
+from fotltn.learn.task import Training
+from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.networks.parts import DataPart, parts
+
+#: Degrees are cut off here, so that a logit is a number, and no cell is beyond doubt.
+_SURE = 1e-5
+
+
+class Sensors:
+    """Networks over features, and copies of them that leave out a part of the cells each.
+
+    The first learns from all cells; it is what other data are seen by. A copy leaves out the cells
+    of one fold, and speaks of these alone. So no cell is told again what worlds said of it before.
+
+    Attributes:
+        names: the predicates that networks see.
+        steps: how often networks have learned.
+    """
+
+    def __init__(
+        self,
+        grounding: Grounding,
+        folds: Mapping[str, Tensor],
+        there: Mapping[str, Tensor],
+        training: Training,
+        objective: Objective,
+    ) -> None:
+        """Copy networks; nothing is learned yet.
+
+        Args:
+            grounding: the networks; they end as those that learned from all cells.
+            folds: for each predicate the fold of every cell, from 0; the same shape as its table.
+            there: where all arguments are present, inside the traces.
+            training: optimiser, rate, seed, clipping and parts of the data.
+            objective: how strongly parameters are drawn to 0.
+        """
+        self.names = tuple(grounding.signature.predicates)
+        self.folds, self.there = folds, there
+        self.training, self.objective = training, objective
+        count = max((int(f.max()) + 1 for f in folds.values() if f.numel()), default=1)
+        self.networks = [grounding, *(_copied(grounding) for _ in range(count if count > 1 else 0))]
+        self.steps = 0
+        self._used: list[dict[str, Tensor]] = [{} for _ in self.networks]
+        self._parts: dict[int, DataPart] = {}
+        with without_compiler():
+            self._optimisers = [self._optimiser(network) for network in self.networks]
+
+    def _optimiser(self, network: nn.Module) -> torch.optim.Optimizer | None:
+        how = self.training
+        weights = [p for p in network.parameters() if p.requires_grad]
+        return make_optimiser(how.optimiser, weights, how.rate, how.options) if weights else None
+
+    def learn(
+        self, targets: Mapping[str, Tensor], weights: Mapping[str, Tensor], steps: int
+    ) -> None:
+        """Move towards probabilities of cells, by cross-entropy.
+
+        Args:
+            targets: the probability that each cell is true.
+            weights: how much it counts.
+            steps: how often all data are gone over.
+
+        Raises:
+            DataError: a network gives something that is no number.
+        """
+        for number, network in enumerate(self.networks):
+            used = {n: weights[n] * self._mine(n, number) for n in self.names}
+            self._used[number] = used
+            optimiser = self._optimisers[number]
+            if optimiser is None or not any(bool(w.any()) for w in used.values()):
+                continue
+            with seeded(self.training.seed + self.steps) as generator, without_compiler():
+                network.train()
+                take = plain_step(optimiser)
+                for _ in range(steps):
+                    self._go_over(network, optimiser, take, targets, used, generator)
+            network.eval()
+        self.steps += steps
+
+    def _mine(self, name: str, number: int) -> Tensor:
+        """The cells that a network learns from."""
+        there = self.there[name]
+        return there if number == 0 else there & (self.folds[name] != number - 1)
+
+    def _go_over(
+        self, network: Grounding, optimiser: torch.optim.Optimizer, take: Callable[[], object],
+        targets: Mapping[str, Tensor], used: Mapping[str, Tensor], generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        how, total = self.training, sum(float(w.sum()) for w in used.values())
+        for part in self._cut(network, generator):
+            optimiser.zero_grad(set_to_none=True)
+            tables = network(part)
+            losses, count = [], 0.0
+            for name in self.names:
+                sorts = network.signature.predicates[name].sorts
+                share, weight = (
+                    table if part is None else part.pick(table, sorts)
+                    for table in (targets[name], used[name])
+                )
+                degrees = tables.predicate(name).expand(weight.shape)
+                yes = degrees.clamp_min(_SURE**2).log()
+                no = (1 - degrees).clamp_min(_SURE**2).log()
+                share, weight = share.to(degrees), weight.to(degrees)
+                losses.append(-(weight * (share * yes + (1 - share) * no)).sum())
+                count += float(weight.sum())
+            if not count:
+                continue
+            loss = torch.stack(losses).sum() / count
+            prior = prior_loss(self.objective, network.parameters(), round(total))
+            loss = loss if prior is None else loss + prior
+            if not math.isfinite(float(loss.detach())):
+                raise DataError(
+                    f"the loss of networks is {float(loss.detach())}: a network gives something "
+                    "that is no number, or the learning rate is too high"
+                )
+            loss.backward()
+            if how.clip is not None:
+                nn.utils.clip_grad_norm_(network.parameters(), how.clip)
+            take()
+
+    def _cut(self, network: Grounding, generator: torch.Generator) -> Iterator[DataPart | None]:
+        return parts(
+            self.training.batches, network.fixed, network.signature, self._parts, generator
+        )
+
+    @torch.no_grad()
+    def scores(self) -> dict[str, Tensor]:
+        """What networks say of each cell, as a logarithm of an odds ratio; 0 where nobody is.
+
+        Of each fold, the network says it that has not learned from it.
+        """
+        every: dict[str, Tensor] = {}
+        for number, network in enumerate(self.networks):
+            if number == 0 and len(self.networks) > 1:
+                continue
+            said = said_of_cells(network)
+            for name in self.names:
+                score = self._score(said[name], name, number)
+                mine = self.there[name]
+                if number:
+                    mine = mine & (self.folds[name] == number - 1)
+                before = every.get(name, torch.zeros_like(score))
+                every[name] = torch.where(mine, score, before)
+        return every
+
+    def bases(self) -> dict[str, float]:
+        """For each predicate the logit that the first network is compared to, on any data."""
+        said = said_of_cells(self.networks[0])
+        return {name: self._base(said[name], name, 0) for name in self.names}
+
+    def _score(self, said: Tensor, name: str, number: int) -> Tensor:
+        """What a network says, beside what the share of true cells says; 0 before it learned."""
+        base = self._base(said, name, number)
+        return said - base if math.isfinite(base) else torch.zeros_like(said)
+
+    def _base(self, said: Tensor, name: str, number: int) -> float:
+        """The logit of the mean that a network gives to cells it learned from; NaN without any."""
+        used = self._used[number].get(name)
+        if used is None or not bool(used.any()):
+            return math.nan
+        weight = used.to(said)
+        mean = float((weight * said.sigmoid()).sum() / weight.sum())
+        return math.log(mean / (1 - mean))
+
+    # --- to go on later ---------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that further learning depends on."""
+        tensors: dict[str, Tensor] = {}
+        optimisers: list[Any] = []
+        for number, (network, optimiser) in enumerate(
+            zip(self.networks, self._optimisers, strict=True)
+        ):
+            tensors |= {f"{number}/weights/{n}": t for n, t in network.state_dict().items()}
+            tensors |= {f"{number}/used/{n}": t for n, t in self._used[number].items()}
+            document = None
+            if optimiser is not None:
+                state, document = flatten(optimiser.state_dict(), prefix=f"{number}/optimiser/")
+                tensors |= state
+            optimisers.append(document)
+        return tensors, {"steps": self.steps, "optimisers": optimisers}
+
+    def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a state, of the same task."""
+        self.steps = document["steps"]
+        for number, (network, optimiser) in enumerate(
+            zip(self.networks, self._optimisers, strict=True)
+        ):
+            mine = below(tensors, f"{number}/")
+            network.load_state_dict(below(mine, "weights/"))
+            device = network.fixed.lengths.device
+            self._used[number] = {n: t.to(device) for n, t in below(mine, "used/").items()}
+            if optimiser is not None:
+                restore_optimiser(optimiser, document["optimisers"][number], tensors)
+            network.eval()
+
+
+def said_of_cells(network: Grounding) -> dict[str, Tensor]:
+    """The logits that networks give to all cells, as they are, with axes as of a table."""
+    network.eval()
+    with torch.no_grad():
+        tables = network()
+    said = {}
+    for name, decl in network.signature.predicates.items():
+        degrees = tables.predicate(name).to(torch.float64).clamp(_SURE, 1 - _SURE)
+        said[name] = torch.logit(degrees).expand(table_shape(network.fixed, decl))
+    return said
+
+
+def _copied(grounding: Grounding) -> Grounding:
+    """A copy that has weights of its own, and shares the data."""
+    shared: dict[int, Any] = {id(one): one for one in (grounding.fixed, grounding.signature)}
+    stored = {id(t) for t in grounding.state_dict(keep_vars=True).values()}
+    shared |= {id(t): t for t in grounding.buffers() if id(t) not in stored}
+    return copy.deepcopy(grounding, shared)

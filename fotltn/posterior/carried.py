@@ -1,0 +1,86 @@
+"""What was learned while worlds were sampled, for the worlds of other data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fotltn.analysis.text import text_of
+from fotltn.posterior.evidence import Group, NoiseRates, Prior
+from fotltn.posterior.sampler import Sampler
+
+#: The parts of what is learned of the prior.
+PARTS = ("initial", "moves", "static")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """What other data are sampled with.
+
+    Args:
+        rates: how often labels are wrong, by predicate.
+        tables: what was learned of the prior of tracks, by part and names of predicates.
+        conditions: for each group of predicates what its prior tells apart.
+        exponents: how far networks are trusted, by predicate.
+        bases: the logits that what networks say is compared to.
+    """
+
+    rates: Mapping[str, NoiseRates]
+    tables: Mapping[str, Mapping[tuple[str, ...], Tensor]] = field(default_factory=dict)
+    conditions: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    exponents: Mapping[str, float] = field(default_factory=dict)
+    bases: Mapping[str, float] = field(default_factory=dict)
+
+
+def learned_by(
+    sampler: Sampler,
+    exponents: Mapping[str, float] | None = None,
+    bases: Mapping[str, float] | None = None,
+) -> Carried:
+    """What a sampler has learned, beside what networks have."""
+    tables = {part: dict(getattr(sampler.prior, part)) for part in PARTS}
+    return Carried(
+        dict(sampler.evidence.rates), tables, _conditions(sampler), dict(exponents or {}),
+        dict(bases or {}),
+    )  # fmt: skip
+
+
+def take_over(sampler: Sampler, carried: Carried) -> tuple[tuple[str, ...], ...]:
+    """Give a sampler of other data what was learned before; it learns no more of that.
+
+    Returns:
+        The groups of predicates whose prior tells other things apart than before. These are
+        learned anew.
+    """
+    here, strange = _conditions(sampler), set[tuple[str, ...]]()
+    for part in PARTS:
+        tables = getattr(sampler.prior, part)
+        for names, table in tables.items():
+            old = carried.tables.get(part, {}).get(names)
+            same = here.get(names) == carried.conditions.get(names)
+            if old is None or old.shape != table.shape or not same:
+                strange.add(names)
+            else:
+                tables[names] = old.to(table)
+    sampler.teaches = [names & strange for names in sampler.teaches]
+    return tuple(sorted(strange))
+
+
+def _conditions(sampler: Sampler) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """For each group that changes the conditions, static bits and bits that are told apart."""
+    result: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for mover in sampler.movers:
+        for group in mover.prior.groups:
+            result.setdefault(group.names, _told(mover.prior, group))
+    return result
+
+
+def _told(prior: Prior, group: Group) -> tuple[str, ...]:
+    bits = prior.kind.moving.bits
+    static = prior.kind.shape.static if group.statics > 1 else ()
+    return (
+        *(text_of(prior.kind.conditions[number]) for number in group.conditions),
+        *(bits[bit].predicate for bit in (*static, *group.beside)),
+    )
