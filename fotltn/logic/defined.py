@@ -2,21 +2,25 @@
 
 A soft axiom may be broken, so that it defines nothing. A hard one is a conjunction of clauses
 `forall x…. G(a -> b)`, of which `<->` is two. A clause with a learned predicate on one side says
-what that predicate needs, or what is enough for it. Where both are the same formula, up to the
-names of variables, they define the predicate.
+what that predicate needs, or what is enough for it: `forall x, y. G(a(x, y) -> p(y))` says that
+`exists x. a(x, y)` is enough. What is needed defines the predicate if each of its alternatives is
+enough, and what is enough does if each of its parts is needed. Formulas are compared by their
+truth in two-valued logic, as far as names of variables, negation, and the order of parts go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import assert_never
 
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
+from fotltn.logic.nnf import nnf
 from fotltn.logic.signature import Signature
-from fotltn.tree import Node, fold, parts, postorder
+from fotltn.tree import Node, children, fold, parts, postorder, transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +55,57 @@ class Definitions:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """`forall axes. left -> right`, at the first point or at all; without sides, anything else."""
+    """`forall axes. guards -> (left -> right)`, at the first point or at all.
+
+    Without sides, anything else.
+    """
 
     axiom: str
     number: int
     axes: tuple[c.Axis, ...]
     always: bool
+    guards: tuple[c.Formula, ...]
     sides: tuple[c.Formula, c.Formula] | None
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """A formula for a predicate, and the clauses that say it: needed, and enough."""
+#: A part of a formula: its number, and where its free variables are in a head.
+_Part = tuple[int, tuple[int, ...]]
 
+
+@dataclass(frozen=True, slots=True)
+class _OneWay:
+    """What a clause says of a predicate: what it needs, or what is enough for it.
+
+    Attributes:
+        clause: the clause.
+        atom: the predicate, with variables.
+        formula: what it needs, or what is enough.
+        needed: which of these.
+        some: the parts of which one must be true for the formula to be.
+        all: the parts that all must be true for it.
+    """
+
+    clause: _Clause
     atom: c.Atom
     formula: c.Formula
-    needed: list[_Clause] = field(default_factory=list)
-    enough: list[_Clause] = field(default_factory=list)
+    needed: bool
+    some: frozenset[_Part]
+    all: frozenset[_Part]
 
-    @property
-    def clauses(self) -> list[_Clause]:
-        return sorted([*self.needed, *self.enough], key=lambda clause: clause.number)
+    def said_with(self, others: Iterable[_OneWay]) -> list[_Clause] | None:
+        """The clauses that say that the formula is what the predicate is; None if it is not."""
+        same = [one for one in others if one.needed is self.needed]
+        opposite = [one for one in others if one.needed is not self.needed]
+        # What is needed is enough if each alternative is, and what is enough is needed if all is.
+        mine = self.some if self.needed else self.all
+        theirs = [one.some if self.needed else one.all for one in opposite]
+        if not mine <= frozenset().union(*theirs):
+            return None
+        clauses = [one.clause for one, parts in zip(opposite, theirs, strict=True) if parts <= mine]
+        clauses += [
+            one.clause for one in same if (one.some if self.needed else one.all) == mine
+        ]  # fmt: skip
+        return sorted({*clauses}, key=lambda clause: clause.number)
 
 
 def definitions_in(
@@ -93,28 +127,28 @@ def definitions_in(
     axioms = [axiom for axiom in theory.axioms if axiom.hard]
     clauses: list[_Clause] = []
     for axiom in axioms:
-        clauses += _clauses(axiom.name, axiom.formula, len(clauses))
-    candidates: dict[tuple[object, ...], _Candidate] = {}
+        clauses += _clauses(axiom.name, axiom.formula, len(clauses), signature)
+    readings: dict[str, list[_OneWay]] = {}
     for clause in clauses:
-        for atom, formula, needed in _readings(clause, learned, signature):
-            key = (atom.predicate, *forms.of(formula, _axes(atom)))
-            candidate = candidates.setdefault(key, _Candidate(atom, formula))
-            (candidate.needed if needed else candidate.enough).append(clause)
-    chosen: dict[str, _Candidate] = {}
+        for one in _readings(clause, learned, signature, forms):
+            readings.setdefault(one.atom.predicate, []).append(one)
+    chosen: dict[str, tuple[_OneWay, list[_Clause]]] = {}
     uses = {name: {*names} for name, names in (others or {}).items()}
-    for candidate in candidates.values():
-        name, below = candidate.atom.predicate, {*symbols(candidate.formula)}
-        if not (candidate.needed and candidate.enough) or name in chosen:
+    every = sorted(itertools.chain(*readings.values()), key=lambda one: one.clause.number)
+    for one in every:
+        name, below = one.atom.predicate, {*symbols(one.formula)}
+        if name in chosen or _reaches(below, name, uses):
             continue
-        if not _reaches(below, name, uses):
-            chosen[name], uses[name] = candidate, below
+        said = one.said_with(readings[name])
+        if said is not None:
+            chosen[name], uses[name] = (one, said), below
     order = {name: [n for n in chosen if n in uses[name]] for name in chosen}
     by_name = {}
     for name in TopologicalSorter(order).static_order():
-        said = chosen[name]
-        names = tuple(dict.fromkeys(clause.axiom for clause in said.clauses))
-        by_name[name] = Definition(name, _axes(said.atom), said.formula, names)
-    consumed = {clause.number for one in chosen.values() for clause in one.clauses}
+        one, said = chosen[name]
+        names = tuple(dict.fromkeys(clause.axiom for clause in said))
+        by_name[name] = Definition(name, _axes(one.atom), one.formula, names)
+    consumed = {clause.number for _, said in chosen.values() for clause in said}
     open_axioms = {clause.axiom for clause in clauses if clause.number not in consumed}
     return Definitions(by_name, tuple(a.name for a in axioms if a.name not in open_axioms))
 
@@ -152,21 +186,28 @@ def changes(formula: c.Formula, signature: Signature) -> bool:
     return False
 
 
-def _clauses(axiom: str, formula: c.Formula, number: int) -> list[_Clause]:
+def _clauses(axiom: str, formula: c.Formula, number: int, signature: Signature) -> list[_Clause]:
     """The clauses of an axiom, numbered from `number` on."""
     clauses: list[_Clause] = []
-    stack: list[tuple[c.Formula, tuple[c.Axis, ...], bool]] = [(formula, (), False)]
+    stack: list[tuple[c.Formula, tuple[c.Axis, ...], bool, tuple[c.Formula, ...]]] = [
+        (formula, (), False, ())
+    ]
     while stack:
-        node, axes, always = stack.pop()
+        node, axes, always, guards = stack.pop()
         if isinstance(node, c.And):
-            stack += [(node.right, axes, always), (node.left, axes, always)]
-        elif isinstance(node, c.Quantifier) and node.universal and node.guard is None:
-            stack.append((node.body, (*axes, *node.axes), always))
-        elif isinstance(node, c.Aggregate) and _is_always(node):
-            stack.append((node.arg, axes, True))
+            stack += [(node.right, axes, always, guards), (node.left, axes, always, guards)]
+        elif isinstance(node, c.Quantifier) and node.universal:
+            more = guards if node.guard is None else (*guards, node.guard)
+            stack.append((node.body, (*axes, *node.axes), always, more))
+        elif (
+            isinstance(node, c.Aggregate)
+            and _is_always(node)
+            and not any(changes(guard, signature) for guard in guards)
+        ):
+            stack.append((node.arg, axes, True, guards))
         else:
             sides = (node.left, node.right) if isinstance(node, c.Implies) else None
-            clauses.append(_Clause(axiom, number + len(clauses), axes, always, sides))
+            clauses.append(_Clause(axiom, number + len(clauses), axes, always, guards, sides))
     return clauses
 
 
@@ -176,9 +217,9 @@ def _is_always(node: c.Aggregate) -> bool:
 
 
 def _readings(
-    clause: _Clause, learned: Collection[str], signature: Signature
-) -> Iterator[tuple[c.Atom, c.Formula, bool]]:
-    """What a clause says of learned predicates: the atom, a formula, and whether it is needed."""
+    clause: _Clause, learned: Collection[str], signature: Signature, forms: _Forms
+) -> Iterator[_OneWay]:
+    """What a clause says of learned predicates."""
     if clause.sides is None:
         return
     for side, other in (clause.sides, clause.sides[::-1]):
@@ -187,24 +228,83 @@ def _readings(
             positive, atom = not positive, atom.arg
         if not isinstance(atom, c.Atom) or atom.predicate not in learned:
             continue
-        if not _is_head(atom, clause.axes) or atom.predicate in symbols(other):
-            continue
-        formula = other if positive else _negated(other)
         needed = positive is (side is clause.sides[0])
+        formula = other if positive else _negated(other)
+        for guard in clause.guards:
+            formula = c.Implies(guard, formula) if needed else c.And(guard, formula)
+        if not _is_head(atom, clause.axes) or atom.predicate in symbols(formula):
+            continue
+        if rest := tuple(axis for axis in clause.axes if axis not in _axes(atom)):
+            formula = c.Quantifier(needed, rest, None, formula)
         if signature.predicates[atom.predicate].static:
             if clause.always and changes(formula, signature):
                 # A static p: G(p -> a) is p -> G a, and G(a -> p) is F a -> p.
                 formula = c.Aggregate(needed, formula, c.Window(), past=False)
         elif not clause.always:
             continue
-        yield atom, formula, needed
+        normal, head = transform(nnf(formula), _merged), _axes(atom)
+        some, every = (
+            frozenset(forms.of(part, head) for part in _parts(normal, universal))
+            for universal in (False, True)
+        )
+        yield _OneWay(clause, atom, formula, needed, some, every)
 
 
 def _is_head(atom: c.Atom, axes: tuple[c.Axis, ...]) -> bool:
-    """Whether the arguments are the variables of the quantifiers, each once, over a sort each."""
+    """Whether the arguments are variables of the quantifiers, each once, over a sort each."""
     if not all(isinstance(a, c.Variable) and a.column is None for a in atom.args):
         return False
-    return len(atom.args) == len(axes) and {*_axes(atom)} == {*axes}
+    names = _axes(atom)
+    return len({*names}) == len(atom.args) and {*names} <= {*axes} and len({*axes}) == len(axes)
+
+
+def _merged(node: c.Core) -> c.Core:
+    """Two quantifiers of the same kind as one."""
+    if isinstance(node, c.Quantifier):
+        inner = node.body
+        if isinstance(inner, c.Quantifier) and inner.universal is node.universal:
+            axes = tuple(dict.fromkeys((*node.axes, *inner.axes)))
+            return c.Quantifier(node.universal, axes, None, inner.body)
+    return node
+
+
+#: A formula with more parts than this is not taken apart.
+_MOST_PARTS = 64
+
+
+def _parts(formula: c.Formula, universal: bool) -> list[c.Formula]:
+    """The parts of a formula in normal form that are all needed, or of which one is enough.
+
+    Quantifiers go into time, as `F exists x. a` is `exists x. F a`.
+    """
+    join = c.And if universal else c.Or
+    result: list[c.Formula] = []
+    stack: list[tuple[c.Formula, tuple[c.Formula, ...], tuple[c.Axis, ...]]] = [(formula, (), ())]
+    while stack:
+        if len(stack) + len(result) > _MOST_PARTS:
+            return [formula]
+        node, times, axes = stack.pop()
+        if isinstance(node, join):
+            stack += [(node.right, times, axes), (node.left, times, axes)]
+        elif isinstance(node, c.Quantifier) and node.universal is universal:
+            stack.append((node.body, times, (*axes, *node.axes)))
+        elif (
+            isinstance(node, c.Until)
+            and node.dual is universal
+            and node.left == c.Truth(not universal)
+        ):
+            stack.append((node.right, (*times, node), axes))
+        elif isinstance(node, c.Shift) and (node.weak is universal or not axes):
+            stack.append((node.arg, (*times, node), axes))
+        else:
+            part = c.Quantifier(universal, axes, None, node) if axes else node
+            for time in reversed(times):
+                if isinstance(time, c.Until):
+                    part = replace(time, right=part)
+                elif isinstance(time, c.Shift):
+                    part = replace(time, arg=part)
+            result.append(part)
+    return result
 
 
 def _axes(atom: c.Atom) -> tuple[c.Axis, ...]:
@@ -225,39 +325,52 @@ def _reaches(names: set[str], goal: str, uses: Mapping[str, set[str]]) -> bool:
     return goal in seen
 
 
+_Form = tuple[int, tuple[c.Axis, ...]]
+
+
 class _Forms:
     """Numbers for formulas: the same for those that differ in the names of variables alone.
 
     A node has the number of its kind, its fields and its parts, and its free axes in the order in
     which they occur; where a part has them is counted in that order. So parts that are shared are
-    numbered once, wherever they stand.
+    numbered once, wherever they stand. The order of what `&`, `|` and quantifiers join is none.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
-    def of(self, formula: c.Formula, head: tuple[c.Axis, ...]) -> tuple[int, tuple[int, ...]]:
+    def of(self, formula: c.Formula, head: tuple[c.Axis, ...]) -> _Part:
         """The number of a formula, and where its free variables are in a head."""
-        number, free = fold(formula, self._visit)
+        number, free, _ = fold(formula, self._visit)
         return number, tuple(head.index(axis) for axis in free)
 
     def _visit(
-        self, node: c.Core, below: list[tuple[int, tuple[c.Axis, ...]]]
-    ) -> tuple[int, tuple[c.Axis, ...]]:
+        self, node: c.Core, below: list[tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]]
+    ) -> tuple[int, tuple[c.Axis, ...], tuple[_Form, ...]]:
+        """The number of a node, its free axes, and the forms that it joins."""
         bound: tuple[c.Axis, ...] = ()
         fields: tuple[object, ...] = tuple(p for p in parts(node) if not _is_nodes(p))
-        free = tuple(dict.fromkeys(axis for _, axes in below for axis in axes))
+        forms: list[_Form] = [(number, axes) for number, axes, _ in below]
+        joined: tuple[_Form, ...] = ()
+        if isinstance(node, c.And | c.Or):
+            forms = []
+            for child, (number, axes, inner) in zip(children(node), below, strict=True):
+                forms += inner if type(child) is type(node) else [(number, axes)]
+            forms = sorted(dict.fromkeys(forms), key=lambda form: form[0])
+            joined = tuple(forms)
+        free = tuple(dict.fromkeys(axis for _, axes in forms for axis in axes))
         if isinstance(node, c.Quantifier):
-            bound = node.axes
+            used = {axis: place for place, axis in enumerate(free)}
+            bound = tuple(sorted(node.axes, key=lambda axis: used.get(axis, len(used))))
             fields = (node.universal, node.guard is None, *((a.sort, a.relation) for a in bound))
             free = tuple(axis for axis in free if axis not in bound)
         elif isinstance(node, c.Variable):
             fields = (node.axis.sort, node.axis.relation, node.sort, node.column)
             free = (node.axis,)
         places = (*free, *bound)
-        shape = tuple((number, *map(places.index, axes)) for number, axes in below)
+        shape = tuple((number, *map(places.index, axes)) for number, axes in forms)
         key = (type(node), fields, len(free), shape)
-        return self._numbers.setdefault(key, len(self._numbers)), free
+        return self._numbers.setdefault(key, len(self._numbers)), free, joined
 
 
 def _is_nodes(part: object) -> bool:

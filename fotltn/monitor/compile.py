@@ -8,7 +8,7 @@ from typing import assert_never
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.nnf import having, is_temporal, looks_ahead
+from fotltn.monitor.outer import having, is_temporal, looks_ahead
 from fotltn.tree import children, fold, postorder, rebuilt
 
 #: More letters than this are not told apart: what has no temporal operator becomes one letter.

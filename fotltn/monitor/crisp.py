@@ -20,7 +20,7 @@ from fotltn.monitor.automaton import Automaton
 from fotltn.monitor.cells import Columns, Letters, is_plain
 from fotltn.monitor.compile import Skeleton, skeleton
 from fotltn.monitor.domain import Array, Axes, Stranger, aligner, ordered
-from fotltn.monitor.nnf import Outer
+from fotltn.monitor.outer import Outer
 from fotltn.monitor.reader import Reader, Stretch
 from fotltn.monitor.table import TransitionTable
 from fotltn.monitor.unseen import noticed, tells_apart

@@ -12,6 +12,7 @@ from fotltn.errors import DataError, LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedTheory
 from fotltn.logic.check import check as check_theory
+from fotltn.logic.nnf import nnf
 from fotltn.monitor.cells import NEVER, Columns
 from fotltn.monitor.checks import Checked
 from fotltn.monitor.crisp import Crisp
@@ -21,7 +22,7 @@ from fotltn.monitor.history import History
 from fotltn.monitor.intake import Arrival, Intake, fixed_sorts
 from fotltn.monitor.judge import FALSE_NOW, LOST, SURE, TRUE_NOW, Judge
 from fotltn.monitor.limits import Limits
-from fotltn.monitor.nnf import nnf, outer
+from fotltn.monitor.outer import outer
 from fotltn.monitor.reader import Stretch
 from fotltn.monitor.series import GrowingError
 from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong

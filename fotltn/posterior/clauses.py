@@ -1,6 +1,6 @@
 """Axioms as clauses: `forall axes. G body`, hard or with a weight.
 
-Bodies are in negation normal form (`fotltn.monitor.nnf`): negation at atoms, quantifiers without
+Bodies are in negation normal form (`fotltn.logic.nnf`): negation at atoms, quantifiers without
 guards, shifts and untils.
 """
 
@@ -16,7 +16,7 @@ from fotltn.analysis.truncation import End, if_longer
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.defined import Definition
-from fotltn.monitor.nnf import both, either, nnf
+from fotltn.logic.nnf import both, either, nnf
 from fotltn.semantics.tables import Tables
 from fotltn.tree import children, fold, postorder, rebuilt, transform
 

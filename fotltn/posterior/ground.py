@@ -12,7 +12,7 @@ from fotltn.analysis.prefix import Prefix
 from fotltn.format import degree
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
-from fotltn.monitor.nnf import nnf
+from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause, stated
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.posterior.structure import Structure

@@ -13,8 +13,8 @@ from fotltn.algebra.expr import free_axes
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.defined import Definition
+from fotltn.logic.nnf import FALSE, both, either, nnf
 from fotltn.monitor.compile import letter
-from fotltn.monitor.nnf import FALSE, both, either, nnf
 from fotltn.posterior.automata import MinimalAutomaton, machine
 from fotltn.posterior.clauses import (
     Clause,

@@ -15,7 +15,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.defined import Definition
-from fotltn.monitor.nnf import nnf
+from fotltn.logic.nnf import nnf
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.carried import PARTS, Carried
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fotltn.grounding.labels import Labels
-from fotltn.monitor.nnf import nnf
+from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence, PriorTables
 from fotltn.posterior.movers import Mover, Worlds

@@ -14,7 +14,7 @@ from fotltn.errors import LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
-from fotltn.monitor.nnf import nnf
+from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, predicates
 from fotltn.posterior.evidence import groups
 from fotltn.posterior.kinds import KindCompiler, TrackKind

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fotltn.logic import core as c
+from fotltn.logic.nnf import nnf
 from fotltn.monitor.compile import letter
-from fotltn.monitor.nnf import nnf
 from fotltn.posterior.automata import machine
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fotltn.errors import CheckError, LimitError
 from fotltn.logic.check import CheckedFormula, check, check_formula
-from fotltn.monitor.nnf import nnf
+from fotltn.logic.nnf import nnf
 from fotltn.posterior import rows as module
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.semantics import crisp

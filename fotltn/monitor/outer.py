@@ -1,4 +1,4 @@
-"""Formulas as a monitor reads them: negation only at atoms, quantifiers outside of time.
+"""Formulas as a monitor reads them: in normal form, quantifiers outside of time.
 
 All of it is two-valued: the laws that are used here do not hold for degrees.
 """
@@ -12,96 +12,11 @@ from typing import NamedTuple, assert_never
 
 from fotltn.algebra.expr import free_axes
 from fotltn.logic import core as c
+from fotltn.logic.nnf import FALSE, TRUE, both, either, until
 from fotltn.tree import children, fold, postorder, rebuilt, transform
-
-TRUE, FALSE = c.Truth(True), c.Truth(False)
 
 _MOST_PARTS = 64  # of a formula that is multiplied out
 _MOST_PASSES = 32  # of pushing quantifiers inwards
-
-
-def both(a: c.Formula, b: c.Formula) -> c.Formula:
-    """`a & b`, without constants."""
-    if FALSE in (a, b):
-        return FALSE
-    return b if a == TRUE else a if b == TRUE or a == b else c.And(a, b)
-
-
-def either(a: c.Formula, b: c.Formula) -> c.Formula:
-    """`a | b`, without constants."""
-    if TRUE in (a, b):
-        return TRUE
-    return b if a == FALSE else a if b == FALSE or a == b else c.Or(a, b)
-
-
-def nnf(formula: c.Formula) -> c.Formula:
-    """Negation normal form: ¬ at atoms only; ∧, ∨, quantifiers without guards, X and U, and duals.
-
-    `F a` is `true U a`, `G a` is `false R a`, and a guard is part of the body.
-    """
-    return fold(formula, _both_signs)[0]
-
-
-Signs = tuple[c.Formula, c.Formula]
-
-
-def _both_signs(node: c.AnyNode, below: list[Signs]) -> Signs:
-    """A formula in normal form, and its negation."""
-    match node:
-        case c.Truth(value):
-            return c.Truth(value), c.Truth(not value)
-        case c.Not():
-            return below[0][1], below[0][0]
-        case c.And():
-            (a, not_a), (b, not_b) = below
-            return both(a, b), either(not_a, not_b)
-        case c.Or():
-            (a, not_a), (b, not_b) = below
-            return either(a, b), both(not_a, not_b)
-        case c.Implies():
-            (a, not_a), (b, not_b) = below
-            return either(not_a, b), both(a, not_b)
-        case c.Quantifier(universal, axes):
-            a, not_a = below[-1]
-            if len(below) == 2:
-                g, not_g = below[0]
-                a = either(not_g, a) if universal else both(g, a)
-                not_a = both(g, not_a) if universal else either(not_g, not_a)
-            return (
-                c.Quantifier(universal, axes, None, a),
-                c.Quantifier(not universal, axes, None, not_a),
-            )
-        case c.Shift(_, steps, past, weak):
-            a, not_a = below[0]
-            if steps == 0:
-                return a, not_a
-            return c.Shift(a, steps, past, weak), c.Shift(not_a, steps, past, not weak)
-        case c.Aggregate(universal, _, window, past):
-            a, not_a = below[0]
-            return (
-                _until(universal, c.Truth(not universal), a, window, past),
-                _until(not universal, c.Truth(universal), not_a, window, past),
-            )
-        case c.Until(dual, _, _, window, past):
-            (a, not_a), (b, not_b) = below
-            return (
-                _until(dual, a, b, window, past),
-                _until(not dual, not_a, not_b, window, past),
-            )
-        case c.Atom() | c.Equal() | c.Compare() | c.Edge():
-            return node, c.Not(node)
-        case c.Variable() | c.Constant() | c.Number() | c.Apply():
-            return TRUE, FALSE  # nobody asks
-        case never:
-            assert_never(never)
-
-
-def _until(
-    dual: bool, left: c.Formula, right: c.Formula, window: c.Window, past: bool
-) -> c.Formula:
-    if right == c.Truth(dual) or (window.high is not None and window.high < window.low):
-        return c.Truth(dual)
-    return right if window == c.Window(0, 0) else c.Until(dual, left, right, window, past)
 
 
 def is_temporal(node: c.Core) -> bool:
@@ -222,10 +137,10 @@ def _split(node: c.Formula, plain: _Split, known: dict[c.Core, _Split]) -> _Spli
             parts = [((*axes, *more), part) for more, part in inner]
             return _Split(parts, plain.some) if universal else _Split(plain.all, parts)
         case c.Until(True, left, right, window, past):
-            parts = [(axes, _until(True, left, p, window, past)) for axes, p in known[right].all]
+            parts = [(axes, until(True, left, p, window, past)) for axes, p in known[right].all]
             return _Split(parts, plain.some)
         case c.Until(_, left, right, window, past):
-            parts = [(axes, _until(False, left, p, window, past)) for axes, p in known[right].some]
+            parts = [(axes, until(False, left, p, window, past)) for axes, p in known[right].some]
             return _Split(plain.all, parts)
         case c.Shift(arg, steps, past, weak):
             # X a = X true ∧ WX a, and WX a = WX false ∨ X a: these move ∀ and ∃ out of either.
@@ -323,7 +238,7 @@ def _inwards(node: c.Core) -> c.Core:
             apart, rest = (a, b) if _free(a, axes) else (b, a)
             return narrow(apart, inside(rest))
         case c.Until(dual, a, b, window, past) if dual == universal and _free(a, axes):
-            return _until(dual, a, inside(b), window, past)
+            return until(dual, a, inside(b), window, past)
         case c.Shift(arg, steps, past, weak):
             moved = c.Shift(inside(arg), steps, past, weak)
             return moved if weak == universal else narrow(some_entity, moved)
