@@ -26,7 +26,7 @@ class Measure:
     """How a cell of a column makes a predicate true; exactly one way is given.
 
     Args:
-        column: the column.
+        column: the column. Without it, and without a way, every row makes the predicate true.
         at_least: numbers from here on are true, others false.
         at_most: numbers up to here are true, others false.
         zero: numbers here have the degree 0, and
@@ -35,23 +35,30 @@ class Measure:
         among: these words are true, others false.
         arguments: the columns of the arguments, or fixed entities. Without it, the entity of the
             row is the only argument.
+        only_true: rows that would make it false state nothing, so that several rows about the same
+            do not contradict each other: events, of which one is enough.
 
     Raises:
         DataError: no way is given, or several.
     """
 
-    column: str
+    column: str | None = None
     at_least: float | None = None
     at_most: float | None = None
     zero: float | None = None
     one: float | None = None
     among: Sequence[str] | None = None
     arguments: Sequence[str | Entity] | None = None
+    only_true: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a measure that is none, or several in one."""
         ramp = self.zero is not None and self.one is not None
         ways = [self.at_least is not None, self.at_most is not None, ramp, self.among is not None]
+        if self.column is None:
+            if any([*ways, self.zero is not None, self.one is not None]):
+                raise DataError("what is measured needs a column; without one, every row is true")
+            return
         if sum(ways) != 1 or (not ramp and (self.zero is not None or self.one is not None)):
             raise DataError(
                 f"the column '{self.column}' is measured in one way: at_least, at_most, zero and "
@@ -68,6 +75,8 @@ class Measure:
 
     def degrees(self, cells: pa.ChunkedArray) -> tuple[Floats, Bools]:
         """The degree of each cell, none of which is empty; and which cells are no numbers."""
+        if self.column is None:
+            return np.ones(len(cells)), np.zeros(len(cells), dtype=bool)
         if self.among is not None:
             words = set(self.among)
 

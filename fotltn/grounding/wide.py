@@ -168,8 +168,8 @@ def collect_wide(collector: Collector, wide: Wide, place: TablePlace, raw: pa.Ta
 def _without_missing(wide: Wide, columns: Collection[str]) -> Wide:
     """What a table has; optional predicates go with the columns that it lacks."""
 
-    def there(name: str, column: str) -> bool:
-        return name not in wide.optional or column in columns
+    def there(name: str, column: str | None) -> bool:
+        return name not in wide.optional or column is None or column in columns
 
     missing = {c for c, n in wide.predicates.items() if not there(n, c)}
     return replace(
@@ -186,7 +186,7 @@ class _WideReader:
         #: What is stated by cells: the column, the predicate or function, and how it is measured.
         self.stated: list[tuple[str, str, Measure | None]] = [
             *((column, name, None) for column, name in wide.predicates.items()),
-            *((measure.column, name, measure) for name, measure in wide.measures.items()),
+            *((_read_off(measure, wide), name, measure) for name, measure in wide.measures.items()),
         ]
         measured = [measure.arguments or () for measure in wide.measures.values()]
         arguments = [c for args in (*wide.arguments.values(), *measured) for c in args]
@@ -379,9 +379,14 @@ class _WideReader:
         self, text: pa.Table, rows: Ints, column: str, name: str, measure: Measure | None
     ) -> None:
         symbol = self.collector.symbols[name]
-        stated = where(pc.is_valid(text.column(column)))
-        table, numbers = text.take(pa.array(stated)), rows[stated]
         arguments = self.arguments(column, name, measure)
+        filled = pc.is_valid(text.column(column))
+        if measure is not None and measure.column is None:  # a row without an argument says nothing
+            for argument in arguments:
+                cells = _argument(argument, text, text.num_rows)
+                filled = pc.and_(filled, pc.is_valid(cells))
+        stated = where(filled)
+        table, numbers = text.take(pa.array(stated)), rows[stated]
         columns = {}
         before = self.collector.count
         for number, argument in enumerate(arguments, 1):
@@ -407,13 +412,18 @@ class _WideReader:
             if wrong.any():
                 return
             truth = pa.chunked_array([pa.array(degrees)])
+            if measure.only_true:
+                true = np.flatnonzero(degrees > 0)
+                truth, numbers = truth.take(pa.array(true)), numbers[true]
+                columns = {key: cells.take(pa.array(true)) for key, cells in columns.items()}
         columns["value" if symbol.kind == SymbolKind.FUNCTION else "truth"] = truth
         at = replace(self.place, column=column)
         source = read_symbol(self.collector, name, at, pa.table(columns), numbers, ())
         if source is None:
             return
         always = symbol.static and self.wide.time is not None
-        repeats = always or self.wide.entity not in arguments
+        once = measure is not None and (measure.only_true or measure.column is None)
+        repeats = always or once or self.wide.entity not in arguments
         self.collector.add(name, distinct(source) if repeats else source)
 
     def _collect_feature(self, base: SourceRows, column: str, cells: pa.ChunkedArray) -> None:
@@ -425,6 +435,15 @@ class _WideReader:
         )  # fmt: skip
         at = replace(self.place, column=column)
         collect_feature(self.collector, at, symbol, base, cells, wide.unknown_categories)
+
+
+def _read_off(measure: Measure, wide: Wide) -> str:
+    """The column that a measure reads; of one that every row makes true, one that is never empty.
+
+    Where rows are about one entity that no column names, that is a column of its arguments.
+    """
+    named = [measure.column, wide.entity, *(measure.arguments or ()), wide.time, wide.trace]
+    return next((column for column in named if isinstance(column, str)), "")
 
 
 def _numeric(column: pa.ChunkedArray) -> bool:

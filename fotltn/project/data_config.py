@@ -24,13 +24,14 @@ from fotltn.project.toml import Range, Settings
 class MeasureConfig:
     """A predicate that is read off a column, as of `fotltn.grounding.measures.Measure`."""
 
-    column: str
+    column: str | None = None
     at_least: float | None = None
     at_most: float | None = None
     zero: float | None = None
     one: float | None = None
     among: tuple[str, ...] | None = None
     arguments: tuple[str, ...] | None = None
+    only_true: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is no measure."""
@@ -40,7 +41,7 @@ class MeasureConfig:
         """The same with fixed entities told from columns."""
         arguments = None if self.arguments is None else [argument(a) for a in self.arguments]
         limits = (self.at_least, self.at_most, self.zero, self.one)
-        return Measure(self.column, *limits, self.among, arguments)
+        return Measure(self.column, *limits, self.among, arguments, self.only_true)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def described(wide: Wide, name: str) -> WideConfig:
         predicate: MeasureConfig(
             m.column, m.at_least, m.at_most, m.zero, m.one,
             None if m.among is None else tuple(m.among),
-            None if m.arguments is None else texts(m.arguments),
+            None if m.arguments is None else texts(m.arguments), m.only_true,
         )
         for predicate, m in wide.measures.items()
     }  # fmt: skip

@@ -211,3 +211,39 @@ def test_features_of_static_and_moving_tables_of_one_entity():
     assert features["car"].names == ("stop", "size")
     wanted = torch.tensor([[[1, 2], [0, 2], [0, 2]], [[1, 3], [1, 3], [0, 3]]]).double()
     assert torch.equal(features["car"].values[:, 0], wanted)
+
+
+# --- where there is a row ------------------------------------------------------------------------
+
+
+def test_a_measure_without_a_column_is_true_of_every_row():
+    """An empty argument states nothing, and a row that comes twice counts once."""
+    theory = check(parse_theory("sort pump\npredicate Feeds(pump, pump), Noted(pump)")).signature
+    pipes = {"from": ["a", "a", "b", "c"], "to": ["b", "b", "c", None], "t": [0, 0, 1, 1]}
+    measures = {"Feeds": Measure(arguments=["from", "to"]), "Noted": Measure()}
+    facts, _ = read_wide([Wide(pipes, "pump", "from", time="t", measures=measures)], theory)
+    assert facts.entities["pump"] == ("a", "b", "c")
+    tables = interpretation(facts, theory)
+    assert tables.predicate("Feeds")[0].nonzero().tolist() == [[0, 1, 0], [1, 2, 1]]
+    assert tables.predicate("Noted")[0].tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert not facts.warnings
+    with pytest.raises(DataError, match="what is measured needs a column"):
+        Measure(among=["x"])
+
+
+def test_events_of_one_time_do_not_contradict_each_other():
+    theory = check(parse_theory("sort pump\npredicate Repair(pump), Check(pump)")).signature
+    log = {"pump": ["a", "a", "b"], "t": [0, 0, 1], "event": ["repair", "check", "check"]}
+
+    def read(**more):
+        measures = {
+            name: Measure("event", among=[name.lower()], **more) for name in ("Repair", "Check")
+        }
+        facts, _ = read_wide([Wide(log, "pump", "pump", time="t", measures=measures)], theory)
+        return interpretation(facts, theory)
+
+    tables = read(only_true=True)
+    assert tables.predicate("Repair")[0].tolist() == [[1, 0], [0, 0]]
+    assert tables.predicate("Check")[0].tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(DataError, match="'Repair' is 0 here, but 1"):
+        read()
