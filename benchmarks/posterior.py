@@ -22,7 +22,7 @@ from benchmarks.common import report
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import SamplingRun, sampler_of
+from fotltn.posterior.run import SamplingRun, sampler_of
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables

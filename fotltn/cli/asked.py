@@ -11,7 +11,7 @@ from fotltn.errors import DataError
 
 if TYPE_CHECKING:
     from fotltn.cli.display import Display
-    from fotltn.posterior.posterior import SamplingProgress
+    from fotltn.posterior.run import SamplingProgress
     from fotltn.project.model import Model
 
 

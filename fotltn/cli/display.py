@@ -22,7 +22,7 @@ from fotltn.project.callbacks import Callback
 if TYPE_CHECKING:
     from fotltn.learn.fit import Epoch
     from fotltn.posterior.mixing import MixingReport
-    from fotltn.posterior.posterior import SamplingProgress
+    from fotltn.posterior.run import SamplingProgress
     from fotltn.project.model import Model
 
 _SECONDS = 10.0  # between lines where there is no terminal

@@ -16,7 +16,8 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.tables import Tables
 

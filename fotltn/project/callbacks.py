@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from fotltn.learn.fit import Epoch
-from fotltn.posterior.posterior import SamplingProgress
+from fotltn.posterior.run import SamplingProgress
 from fotltn.project.model import Model
 
 

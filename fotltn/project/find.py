@@ -11,7 +11,7 @@ from fotltn.analysis.audit_data import Audit
 from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, Diagnostic
 from fotltn.learn.store import MANIFEST, MissingFolderError
-from fotltn.posterior.posterior import SamplingProgress
+from fotltn.posterior.run import SamplingProgress
 from fotltn.project.build import build
 from fotltn.project.config import read_config
 from fotltn.project.model import Model, load_model, model_of

@@ -19,7 +19,7 @@ from typing import Any
 from fotltn.analysis.metrics import METRICS
 from fotltn.errors import DataError, Diagnostic, listing, missing, name_hint, shown
 from fotltn.learn.fit import Epoch
-from fotltn.posterior.posterior import SamplingProgress
+from fotltn.posterior.run import SamplingProgress
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import lasting
 from fotltn.project.model import Model

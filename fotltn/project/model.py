@@ -22,7 +22,8 @@ from fotltn.learn.store import below, read_folder, write_folder
 from fotltn.logic.check import CheckedTheory
 from fotltn.networks.grounding import Grounding
 from fotltn.networks.parts import bias
-from fotltn.posterior.posterior import Posterior, SamplingProgress
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import SamplingProgress
 from fotltn.project import sampled
 from fotltn.project.build import Built, assembled, completed, ground, made_modules, meaning
 from fotltn.project.config import Config, config_of

@@ -17,7 +17,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import sampler_of
+from fotltn.posterior.run import sampler_of
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.structure import Structure, statements
 from fotltn.posterior.worth import AxiomWorth, WorthProgress, worth
@@ -36,7 +36,7 @@ _SURE = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What worlds are sampled from; for its parts, see `fotltn.posterior.posterior.sample`."""
+    """What worlds are sampled from; for its parts, see `fotltn.posterior.run.sample`."""
 
     theory: CheckedTheory
     tables: Tables

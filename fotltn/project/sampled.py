@@ -31,7 +31,8 @@ from fotltn.posterior.carried import PARTS, Carried, learned_by, take_over
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import MixingReport
-from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import SamplingProgress, SamplingRun
 from fotltn.project.build import Built
 from fotltn.project.config import Config
 from fotltn.project.problem import moved_problem, problem_of

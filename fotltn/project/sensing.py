@@ -20,7 +20,7 @@ from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.carried import Carried, learned_by
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.exponents import USUAL_EXPONENT, Exponents
-from fotltn.posterior.posterior import SamplingRun
+from fotltn.posterior.run import SamplingRun
 from fotltn.posterior.sampler import Sampler
 from fotltn.project.build import Built
 from fotltn.project.problem import Problem, presence

@@ -29,7 +29,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
 from fotltn.posterior.doubts import doubts
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import sample
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from reproduction.paper.protocol import FLIPS
 from reproduction.paper.sweep import append, done, each

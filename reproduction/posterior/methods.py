@@ -16,7 +16,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check_formula
 from fotltn.logic.defined import Definition, definitions_in, symbols
-from fotltn.posterior.posterior import sample
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.model import Model
 from fotltn.syntax.parse import parse_formula

@@ -14,7 +14,8 @@ from torch import Tensor
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import Posterior, sample, sampler_of
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import sample, sampler_of
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.sparse import sparse_table
 from fotltn.semantics.tables import Tables

@@ -19,7 +19,7 @@ from fotltn.posterior.contradictions import SearchEnd, certain, refuse, search
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.ground import definition_clauses
 from fotltn.posterior.impossible import Contradiction, NoWorldError, irreducible
-from fotltn.posterior.posterior import sample
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.solver import Solver
 from fotltn.posterior.structure import Structure, statements, structure

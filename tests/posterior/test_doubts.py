@@ -13,7 +13,8 @@ from fotltn.logic.check import check
 from fotltn.posterior.doubts import doubts
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.posterior.structure import statements
 from fotltn.semantics.tables import Names, Tables

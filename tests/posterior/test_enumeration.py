@@ -14,7 +14,7 @@ import torch
 
 from fotltn.logic.defined import definitions_in
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.posterior import sampler_of
+from fotltn.posterior.run import sampler_of
 from fotltn.posterior.sampler import Sampling
 from tests.posterior.oracle import Case, Exact, case, stated
 

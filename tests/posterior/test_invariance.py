@@ -14,7 +14,8 @@ from torch import Tensor
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory

@@ -9,7 +9,8 @@ from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check, check_formula
 from fotltn.posterior.bits import packed, unpacked
-from fotltn.posterior.posterior import Posterior, SamplingProgress, SamplingRun, sample, sampler_of
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import SamplingProgress, SamplingRun, sample, sampler_of
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables

@@ -16,7 +16,8 @@ from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import Mixing
-from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Names, Tables

@@ -13,7 +13,8 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior import worth as module
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.posterior import Posterior, sample
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.posterior.worth import WorthProgress, foreseen, worth
 from fotltn.semantics.tables import Tables

@@ -15,7 +15,7 @@ import fotltn
 from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.posterior import SamplingProgress, SamplingRun
+from fotltn.posterior.run import SamplingProgress, SamplingRun
 from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config

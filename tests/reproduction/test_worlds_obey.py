@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fotltn.analysis.truncation import if_longer
-from fotltn.posterior.posterior import sample
+from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
 from reproduction.posterior.cases import WORLDS, case

@@ -1,0 +1,293 @@
+"""Sampling, from a theory and labels to a posterior: sweep by sweep, so that it can go on later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from fotltn.analysis.truncation import End
+from fotltn.errors import Diagnostic, listing
+from fotltn.grounding.labels import Labels
+from fotltn.logic.check import CheckedTheory
+from fotltn.logic.defined import Definition
+from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.carried import PARTS
+from fotltn.posterior.evidence import LabelEvidence, NoiseRates
+from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.inputs import check_input
+from fotltn.posterior.mixing import Mixing, MixingReport
+from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.sampler import Sampler, Sampling, unbroken
+from fotltn.posterior.structure import statements, structure
+from fotltn.semantics.tables import Tables
+
+#: What labels are taken to be like if nothing is said: seldom wrong.
+USUAL = NoiseRates(0.05, 0.05)
+
+#: Sweeps after which it is told how far worlds agree.
+_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingProgress:
+    """How far sampling is.
+
+    Args:
+        sweep: the number of sweeps that are done.
+        of: how many there will be.
+        counts: whether these count already.
+        mixing: how far worlds agree, if that is known.
+    """
+
+    sweep: int
+    of: int
+    counts: bool
+    mixing: MixingReport | None
+
+
+def sample(
+    theory: CheckedTheory,
+    tables: Tables,
+    labels: Labels,
+    learned: Sequence[str],
+    *,
+    rates: Mapping[str, NoiseRates | None] | None = None,
+    sampling: Sampling | None = None,
+    define: Mapping[str, Definition] | None = None,
+    logits: Mapping[str, Tensor] | None = None,
+    end: End = "undecided",
+    report: Callable[[SamplingProgress], None] | None = None,
+) -> Posterior:
+    """Sample worlds that obey the hard axioms of a theory.
+
+    Args:
+        theory: the theory. Hard axioms hold in every world; each cell that breaks a soft one makes
+            a world less likely by the factor `exp(-weight)`.
+        tables: what is given: a table for each predicate that is not learned.
+        labels: what was observed of the others, perhaps wrongly.
+        learned: the predicates that are not given.
+        rates: how often labels of a predicate are wrong; None for rates that are learned. Without
+            a word about a predicate, 5 % of its labels are.
+        sampling: how much is sampled.
+        define: what predicates are, beside what hard axioms define.
+        logits: what is known of single cells beside labels, as logarithms of odds.
+        end: what the end of a trace makes of an axiom that it cuts off.
+        report: is told of every sweep.
+
+    Raises:
+        DataError: labels do not fit, or no world obeys all hard axioms.
+        LimitError: axioms need more states than can be followed.
+    """
+    run = SamplingRun(
+        sampler_of(
+            theory, tables, labels, learned, rates=rates, sampling=sampling, define=define,
+            logits=logits, end=end,
+        )
+    )  # fmt: skip
+    while not run.finished:
+        run.sweep()
+        if report is not None:
+            report(run.progress())
+    return run.result()
+
+
+def sampler_of(
+    theory: CheckedTheory,
+    tables: Tables,
+    labels: Labels,
+    learned: Sequence[str],
+    *,
+    rates: Mapping[str, NoiseRates | None] | None = None,
+    sampling: Sampling | None = None,
+    define: Mapping[str, Definition] | None = None,
+    logits: Mapping[str, Tensor] | None = None,
+    end: End = "undecided",
+) -> Sampler:
+    """The sampler that `sample` runs, for the same arguments; nothing is drawn yet."""
+    how = sampling or Sampling()
+    check_input(
+        theory, tables, labels, learned, rates=rates or {}, logits=logits or {},
+        define=define or {}, sampling=how, end=end,
+    )  # fmt: skip
+    told = {n: r for n, r in (rates or {}).items() if r is not None}
+    noise = {n: told.get(n, NoiseRates(0.1, 0.1) if n in (rates or {}) else USUAL) for n in learned}
+    free_rates = frozenset(n for n, r in (rates or {}).items() if r is None and n in labels.truth)
+    labelled = [n for n in learned if n in labels.truth and labels.truth[n].numel()]
+    weighed = [*labelled, *(n for n in (logits or {}) if n not in labelled)]
+    evidence = LabelEvidence(labels, noise, free_rates, logits or {})
+    try:
+        plan = structure(theory, tables, learned, weighed, define=define, end=end)
+    except NoWorldError as error:
+        from fotltn.posterior.contradictions import explained
+
+        said = statements(theory, tables, learned, define=define, end=end)
+        raise explained(error, said, tables, evidence) from None
+    if watched := unbroken(plan, tables, labels):
+        plan = structure(theory, tables, learned, weighed, define=define, end=end, watched=watched)
+    return Sampler(plan, tables, evidence, how)
+
+
+class SamplingRun:
+    """Sampling in progress: sweep by sweep, to the end.
+
+    Attributes:
+        sampler: the worlds.
+        done: the number of sweeps that are done.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        """Nothing is counted yet."""
+        self.sampler, self.done = sampler, 0
+        plan, self._how = sampler.structure, sampler.sampling
+        self.learned = (*plan.free, *plan.definitions)
+        worlds = {name: sampler.tables[name] for name in self.learned}
+        self._sums = {
+            n: torch.zeros(t.shape[1:], dtype=torch.float64, device=t.device)
+            for n, t in worlds.items()
+        }
+        self._mixing = Mixing(worlds, self._how.seed)
+        self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
+        self._density: list[Tensor] = []
+        self._broken: dict[str, float] = {}
+        self._unruly: dict[str, int] = {}
+
+    @property
+    def total(self) -> int:
+        """How many sweeps there are."""
+        return self._how.burn_in + self._how.sweeps
+
+    @property
+    def finished(self) -> bool:
+        """Whether all sweeps are done."""
+        return self.done >= self.total
+
+    def sweep(self) -> None:
+        """Move all worlds once, and count."""
+        sampler, counted = self.sampler, self.done - self._how.burn_in
+        sampler.sweep(self.done)
+        if self.done in (0, self._how.burn_in - 1):
+            self._refuse("burnt in" if self.done else "first")
+        self.done += 1
+        if counted < 0:
+            return
+        for name, total in self._sums.items():
+            total += sampler.tables[name].to(torch.float64).mean(0)
+        self._mixing.add(sampler.tables)
+        every = max(1, self._how.sweeps // max(1, self._how.stored))
+        if counted % every == every - 1 or counted == self._how.sweeps - 1:
+            for name, table in sampler.snapshot().items():
+                self._stored[name].append(table)
+            self._density.append(sampler.density())
+            for name, cells in sampler.broken().items():
+                self._unruly[name] = self._unruly.get(name, 0) + int((cells > 0).sum())
+            for name, costs in sampler.soft().items():
+                self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
+
+    def _refuse(self, moment: Literal["first", "burnt in", "last"]) -> None:
+        """Stop if no world can obey all hard axioms."""
+        from fotltn.posterior.contradictions import refuse
+
+        refuse(self.sampler, moment)
+
+    def progress(self) -> SamplingProgress:
+        """How far it is; how far worlds agree is told of every tenth sweep."""
+        counted = self.done - self._how.burn_in
+        mixing = self._mixing.report() if counted > 0 and counted % _TOLD == 0 else None
+        return SamplingProgress(self.done, self.total, counted > 0, mixing)
+
+    def result(self) -> Posterior:
+        """What all sweeps came to.
+
+        Raises:
+            NoWorldError: worlds break hard axioms.
+        """
+        sampler, how = self.sampler, self._how
+        self._refuse("last")
+        if names := [n for n, worlds in self._unruly.items() if worlds]:
+            most = max(self._unruly.values())
+            raise NoWorldError(
+                Diagnostic(
+                    f"{most} of the worlds that count break {listing(names)}: they had not come "
+                    "to obey when they began to count",
+                    hint=f"more time, as burn_in = {2 * how.burn_in}",
+                )
+            )
+        return Posterior(
+            sampler.known, self.learned, {n: t / how.sweeps for n, t in self._sums.items()},
+            {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
+            how.worlds, dict(sampler.evidence.rates),
+            {n: v / len(self._density) for n, v in self._broken.items()}, self._mixing.report(),
+            sampler.structure,
+        )  # fmt: skip
+
+    # --- to go on later ---------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the rest depends on: tensors, and what JSON can hold."""
+        sampler = self.sampler
+        tensors = {"generator": sampler.generator.get_state()}
+        for name in self.learned:
+            tensors[f"worlds/{name}"] = packed(sampler.tables[name])
+            tensors[f"sums/{name}"] = self._sums[name]
+            if self._density:
+                tensors[f"stored/{name}"] = packed(torch.cat(self._stored[name]))
+            if self._mixing.draws[name]:
+                tensors[f"draws/{name}"] = packed(torch.stack(self._mixing.draws[name]))
+        if self._density:
+            tensors["density"] = torch.stack(self._density)
+        for part in PARTS:
+            for names, table in getattr(sampler.prior, part).items():
+                tensors[f"prior/{part}/{','.join(names)}"] = table
+        return tensors, {
+            "done": self.done,
+            "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
+            "broken": self._broken,
+            "unruly": self._unruly,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a state, of the same task.
+
+        Raises:
+            KeyError: something is missing.
+            ValueError: something is another thing.
+        """
+        sampler, device = self.sampler, self.sampler.known.lengths.device
+        self.done = document["done"]
+        if type(self.done) is not int or not 0 <= self.done <= self.total:
+            raise ValueError(f"it has {self.done} of {self.total} sweeps")
+        self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
+        sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
+        sampler.generator.set_state(tensors["generator"])
+        self._density = [part.to(device) for part in tensors.get("density", ())]
+        counted, snapshots = max(0, self.done - self._how.burn_in), len(self._density)
+        for name in self.learned:
+            table = sampler.tables[name]
+            table.copy_(unpacked(tensors[f"worlds/{name}"], table.shape))
+            self._sums[name] = like(self._sums[name], tensors[f"sums/{name}"], "the sums", name)
+            if snapshots:
+                shape = (snapshots, *table.shape)
+                self._stored[name] = [*unpacked(tensors[f"stored/{name}"], shape).to(device)]
+            if counted:
+                shape = (counted, len(table), len(self._mixing.cells[name]))
+                self._mixing.draws[name] = [*unpacked(tensors[f"draws/{name}"], shape).to(device)]
+        for part in PARTS:
+            tables = getattr(sampler.prior, part)
+            for names, table in tables.items():
+                new = tensors[f"prior/{part}/{','.join(names)}"]
+                tables[names] = like(table, new, "what is learned of", listing(names))
+
+
+def like(old: Tensor, new: Tensor, *what: str) -> Tensor:
+    """A tensor in place of another one.
+
+    Raises:
+        ValueError: it has another shape or type, or numbers that are none.
+    """
+    if new.shape != old.shape or new.dtype != old.dtype or not bool(new.isfinite().all()):
+        raise ValueError(f"{' '.join(what)} is another thing")
+    return new.to(old.device)
