@@ -38,7 +38,7 @@ def cells(
     threshold: float | None = None,
     end: End | None = None,
 ) -> Cells:
-    """A formula at every binding and time: its worst cells, counts, explanations, repairs.
+    r"""A formula at every binding and time: its worst cells, counts, explanations, repairs.
 
     Args:
         formula: an axiom of a theory, a formula or its text, or the name of an axiom of a model.
@@ -52,6 +52,13 @@ def cells(
 
     Raises:
         FotError: the formula does not fit the data.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> data = fot.tables(theory, Near=[1.0, 1.0, 0.0], Stop=[0.0, 1.0, 0.5])
+    >>> worst = fot.cells(theory["Obey"], data).worst(1)[0]
+    >>> worst.time, round(worst.value, 2)
+    (1, 0.5)
     """
     tables, meaning = _data(data, semantics, p)
     end = end or ("undecided" if isinstance(data, Tables) else data.config.end)
@@ -151,7 +158,7 @@ def audit(
     threshold: float | None = None,
     end: End | None = None,
 ) -> Audit:
-    """Say of each axiom how far it holds on data, and how far that is evidence of anything.
+    r"""Say of each axiom how far it holds on data, and how far that is evidence of anything.
 
     Args:
         theory: the axioms; or a model, which has its data.
@@ -162,6 +169,13 @@ def audit(
         threshold: the degree from which on a fact is true in two-valued logic; without, the
             model's, or 0.5.
         end: of traces, as of `cells`.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> data = fot.tables(theory, Near=[1.0, 1.0, 0.0], Stop=[0.0, 1.0, 0.5])
+    >>> found = fot.audit(theory, data)
+    >>> [(str(finding.kind), finding.axiom) for finding in found.warnings]
+    [('vacuous', None)]
     """
     from fotltn.analysis.audit import audit as audited
 
@@ -187,7 +201,7 @@ def rules(
     seed: int = 0,
     end: End = "undecided",
 ) -> tuple[Rule, ...]:
-    """Count on data how well each axiom holds as a rule: support, confidence, base rate, lift.
+    r"""Count on data how well each axiom holds as a rule: support, confidence, base rate, lift.
 
     Args:
         theory: the rules.
@@ -198,6 +212,13 @@ def rules(
         resamples: how often traces are drawn anew, for the intervals; 0 for none.
         seed: of these draws.
         end: of traces, as of `cells`; an undecided cell is no support.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> data = fot.tables(theory, Near=[1.0, 1.0, 0.0], Stop=[0.0, 1.0, 0.5])
+    >>> rule = fot.rules(theory, data, resamples=0)[0]
+    >>> rule.overall.support, rule.overall.confidence.value
+    (2.0, 1.0)
     """
     from fotltn.analysis.rules import rules as counted
 
@@ -214,7 +235,7 @@ def report(
     threshold: float | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the report of a model as one HTML file, and say where it is.
+    r"""Write the report of a model as one HTML file, and say where it is.
 
     Args:
         model: the model.
@@ -225,6 +246,13 @@ def report(
 
     Raises:
         DataError: the file cannot be written, or packages for reports are missing.
+
+    >>> import fotltn as fot
+    >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
+    >>> facts = {"predicate": ["Near", "Stop"], "arg1": ["ego", "ego"], "time": [0, 3]}
+    >>> model = fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2})
+    >>> fot.report(model, "crossing.html").name
+    'crossing.html'
     """
     from fotltn.reporting.html import check_packages, check_place, write_page
 
@@ -239,7 +267,7 @@ def report(
 def inspect(
     model: Model, *, port: int | None = None, threshold: float | None = None, end: End | None = None
 ) -> None:
-    """Serve pages on which a model can be explored, until it is stopped with Ctrl-C.
+    r"""Serve pages on which a model can be explored, until it is stopped with Ctrl-C.
 
     Args:
         model: the model.
@@ -250,6 +278,12 @@ def inspect(
 
     Raises:
         DataError: packages for the pages are missing, or the port is taken.
+
+    >>> import fotltn as fot
+    >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
+    >>> facts = {"predicate": ["Near", "Stop"], "arg1": ["ego", "ego"], "time": [0, 3]}
+    >>> model = fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2})
+    >>> fot.inspect(model)  # doctest: +SKIP
     """
     try:
         from fotltn.web.inspected import of_model

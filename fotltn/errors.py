@@ -129,7 +129,15 @@ class DataWarning(UserWarning):
 
 
 class FotError(Exception):
-    """The root of all errors that are the input's fault, not ours."""
+    """The root of all errors that are the input's fault, not ours.
+
+    >>> import fotltn as fot
+    >>> try:
+    ...     fot.evaluate("F Sotp", fot.tables(fot.parse("predicate Stop"), Stop=[0.5]))
+    ... except fot.FotError as error:
+    ...     print(error.diagnostics[0].message, "-", error.diagnostics[0].hint)
+    unknown predicate 'Sotp' - did you mean 'Stop'?
+    """
 
     def __init__(self, *diagnostics: Diagnostic | str) -> None:
         """Collect findings; a bare string is a finding without a place."""
@@ -144,19 +152,59 @@ class FotError(Exception):
 
 
 class ParseError(FotError, ValueError):
-    """The text is not in the language."""
+    """The text is not in the language.
+
+    >>> import fotltn as fot
+    >>> try:
+    ...     fot.parse_formula("G Near(x")
+    ... except fot.ParseError as error:
+    ...     print(error)
+    <formula>:1:9: error: found the end, expected ')' or ','
+        1 | G Near(x
+          |         ^
+    """
 
 
 class CheckError(FotError, ValueError):
-    """The text is in the language, but names, sorts, arities or bounds do not fit."""
+    r"""The text is in the language, but names, sorts, arities or bounds do not fit.
+
+    >>> import fotltn as fot
+    >>> try:
+    ...     fot.check(fot.parse("predicate Stop\naxiom A: F Sotp"))
+    ... except fot.CheckError as error:
+    ...     print(error)
+    <theory>:2:12: error: unknown predicate 'Sotp'
+        2 | axiom A: F Sotp
+          |            ^^^^
+          = did you mean 'Stop'?
+    """
 
 
 class BuildError(FotError, TypeError):
-    """A formula was put together wrongly from Python."""
+    """A formula was put together wrongly from Python.
+
+    >>> import fotltn as fot
+    >>> from fotltn.dsl import propositions
+    >>> a, b, c = propositions("a b c")
+    >>> try:
+    ...     a >> b >> c
+    ... except fot.BuildError as error:
+    ...     print(str(error).split(";")[0])
+    error: Python reads a >> b >> c as (a >> b) >> c, where logic reads a -> (b -> c)
+    """
 
 
 class DataError(FotError, ValueError):
-    """Facts, tensors or files do not fit the theory."""
+    r"""Facts, tensors or files do not fit the theory.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> try:
+    ...     fot.tables(theory, Near=[0.0, 2.0], Stop=[0.0, 1.0])
+    ... except fot.DataError as error:
+    ...     print(error)
+    error: predicate 'Near' has the degree 2.0 at [1]; degrees lie in [0, 1]
+    """
 
 
 class MissingModuleError(DataError):
@@ -168,11 +216,27 @@ class InterruptedTrainingError(DataError):
 
 
 class SemanticsError(FotError, ValueError):
-    """A semantics was asked for that does not exist."""
+    """A semantics was asked for that does not exist.
+
+    >>> import fotltn as fot
+    >>> try:
+    ...     fot.evaluate("F a", {"a": [0.5]}, semantics="goedel")
+    ... except fot.SemanticsError as error:
+    ...     print(error)
+    error: unknown semantics 'goedel'; did you mean 'godel'?
+    """
 
 
 class LimitError(FotError, ValueError):
-    """The input is larger than we promise to handle."""
+    """The input is larger than we promise to handle.
+
+    >>> import fotltn as fot
+    >>> try:
+    ...     fot.evaluate("a U b", {"a": [0.5] * 999, "b": [0.5] * 999}, budget=9999, at="all")
+    ... except fot.LimitError as error:
+    ...     print(str(error).split(", ")[-1])
+    more than the budget of 9,999
+    """
 
 
 def missing(what: str, package: str, extra: str) -> DataError:

@@ -86,6 +86,27 @@ def test_a_public_name_is_described_and_typed(name):
         assert {*parameters, "return"} == set(value.__annotations__)
 
 
+@pytest.mark.parametrize("name", fotltn.__all__)
+def test_a_public_name_has_an_example(name):
+    """In its docstring, as pytest runs them all, or on the page of public names."""
+    page = "".join(python_of(ROOT / "docs" / "api.md"))
+    example = "" if isinstance(getattr(fotltn, name), dict) else example_of(name)
+    assert example or re.search(rf"\bfot\.{name}\b", page)
+
+
+def example_of(name: str) -> str:
+    parts = doctest.DocTestParser().get_examples(inspect.getdoc(getattr(fotltn, name)) or "")
+    return "".join(part.source for part in parts)
+
+
+def test_the_example_of_the_inspector_runs(monkeypatch):
+    """Its last line serves until Ctrl-C, so doctest leaves it out; here nothing is waited for."""
+    served = []
+    monkeypatch.setattr("fotltn.web.serve.serve", lambda read, **_: served.extend(read()))
+    exec(example_of("inspect"), {})
+    assert len(served) == 1
+
+
 def test_public_names_are_those_that_are_there():
     assert set(fotltn.__all__) <= set(dir(fotltn))
     for name in fotltn.__all__:

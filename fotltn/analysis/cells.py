@@ -55,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """The cells of a formula: the ∀ and G that it begins with, laid out.
+    r"""The cells of a formula: the ∀ and G that it begins with, laid out.
 
     Args:
         name: the axiom's, or `formula`.
@@ -71,6 +71,15 @@ class Cells:
 
     Raises:
         DataError: the threshold is none, or the end.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> data = fot.tables(theory, Near=[1.0, 1.0, 0.0], Stop=[0.0, 1.0, 0.5])
+    >>> cells = fot.cells(theory["Obey"], data)
+    >>> isinstance(cells, fot.Cells), cells.name
+    (True, 'Obey')
+    >>> [(cell.time, round(cell.value, 2)) for cell in cells.worst(2)]
+    [(1, 0.5)]
     """
 
     name: str

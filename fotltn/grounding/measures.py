@@ -16,14 +16,25 @@ _DIGITS = 12  # of degrees, so that halfway between 0.1 and 0.4 is one half
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A fixed entity as an argument, by name."""
+    r"""A fixed entity as an argument, by name.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("sort car, place\npredicate At(car, place)")
+    >>> rows = {"who": ["bus", "bus"], "t": [0, 1], "there": [0, 1]}
+    >>> table = fot.Wide(
+    ...     rows, sort="car", entity="who", time="t", predicates={"there": "At"},
+    ...     arguments={"there": ["who", fot.Entity("depot")]},
+    ... )
+    >>> fot.read(theory, wide=table).names.entities
+    {'car': ('bus',), 'place': ('depot',)}
+    """
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How a cell of a column makes a predicate true; exactly one way is given.
+    r"""How a cell of a column makes a predicate true; exactly one way is given.
 
     Args:
         column: the column. Without it, and without a way, every row makes the predicate true.
@@ -40,6 +51,14 @@ class Measure:
 
     Raises:
         DataError: no way is given, or several.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("sort car\npredicate Fast(car)")
+    >>> rows = {"who": ["bus", "bus", "bus"], "t": [0, 1, 2], "speed": [20, 40, 60]}
+    >>> fast = fot.Measure("speed", zero=30, one=50)
+    >>> table = fot.Wide(rows, sort="car", entity="who", time="t", measures={"Fast": fast})
+    >>> fot.evaluate("Fast(x)", fot.read(theory, wide=table), at="all")
+    tensor([[0.0000, 0.5000, 1.0000]], dtype=torch.float64)
     """
 
     column: str | None = None

@@ -30,7 +30,7 @@ from fotltn.logic.signature import Signature
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wide:
-    """What the columns of a wide table are; columns that are not named here are not read.
+    r"""What the columns of a wide table are; columns that are not named here are not read.
 
     Args:
         source: a file by name, a data frame, or a mapping from columns to lists.
@@ -60,6 +60,13 @@ class Wide:
 
     A predicate or function of a table with times may be static, or leave the entity of the row
     out. Then many rows state the same fact, and they must agree.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("sort car\npredicate Stop(car)")
+    >>> rows = {"who": ["ego", "bus", "ego"], "t": [0, 0, 1], "halt": [0, 1, 1]}
+    >>> table = fot.Wide(rows, sort="car", entity="who", time="t", predicates={"halt": "Stop"})
+    >>> fot.evaluate("exists x. G Stop(x)", fot.read(theory, wide=table), semantics="crisp")
+    tensor(False)
     """
 
     source: Source

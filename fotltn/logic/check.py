@@ -81,7 +81,7 @@ class CheckedTheory:
 
 
 def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
-    """Check a theory.
+    r"""Check a theory.
 
     Args:
         theory: the theory.
@@ -89,6 +89,11 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
 
     Raises:
         CheckError: with every error of every declaration and axiom.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> [axiom.name for axiom in fot.check(theory).axioms]
+    ['Obey']
     """
     signature, diagnostics = build_signature(theory.declarations)
     symbols = Symbols(signature)
@@ -137,6 +142,11 @@ def check_formula(
     Raises:
         CheckError: with every error of the formula.
         LimitError: the formula has more than `MAX_NODES` parts.
+
+    >>> import fotltn as fot
+    >>> checked = fot.check_formula(fot.parse_formula("F Close(x, y)"))
+    >>> [variable.name for variable in checked.free]
+    ['x', 'y']
     """
     symbols = Symbols(signature or Signature(), infer=signature is None)
     for name in constants:

@@ -40,7 +40,15 @@ _MOST_STEPS = 1024
 
 
 class Monitor:
-    """Follows the axioms of a theory on one trace."""
+    r"""Follows the axioms of a theory on one trace.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> monitor = fot.Monitor(theory)
+    >>> states = monitor.steps([{"facts": [["Near"]]}, {"facts": []}])
+    >>> [str(state["Obey"].verdict) for state in states]
+    ['open', 'violated']
+    """
 
     def __init__(
         self,

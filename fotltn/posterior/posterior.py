@@ -41,7 +41,7 @@ class Probability:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """Worlds that obey the hard axioms, as likely as labels and soft axioms say.
+    r"""Worlds that obey the hard axioms, as likely as labels and soft axioms say.
 
     Args:
         tables: what is given.
@@ -56,6 +56,18 @@ class Posterior:
         mixing: how far chains agree, by predicate.
         structure: what was sampled how; None if it was read from a folder.
         carried: what was learned on the way, for worlds of other data.
+
+    >>> import fotltn as fot
+    >>> rule = "hard axiom A: forall x. Near(x) -> X Stop(x)"
+    >>> theory = f"sort car\npredicate Near(car), Stop(car)\n{rule}"
+    >>> facts = {"predicate": ["Near", "Near"], "arg1": ["ego", "ego"], "time": [0, 3]}
+    >>> model = fot.train(
+    ...     theory, facts=facts, learn=["Stop"], method="posterior", posterior={"sweeps": 10}
+    ... )
+    >>> isinstance(model.posterior, fot.Posterior)
+    True
+    >>> bool(model.posterior.worlds["Stop"][..., 1].all())  # ego stops at 1 in every world
+    True
     """
 
     tables: Tables

@@ -66,7 +66,7 @@ def train(
     on_epoch: Callable[[Epoch], None] | None = None,
     callbacks: Iterable[Callback | str] = (),
 ) -> Model:
-    """Learn predicates from facts and axioms.
+    r"""Learn predicates from facts and axioms.
 
     Settings have the names, and the meaning, that they have in a project's file.
 
@@ -111,6 +111,13 @@ def train(
 
     Raises:
         FotError: something is unknown, wrong, or does not fit together.
+
+    >>> import fotltn as fot
+    >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
+    >>> facts = {"predicate": ["Near", "Stop"], "arg1": ["ego", "ego"], "time": [0, 3]}
+    >>> model = fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2})
+    >>> model.ask("Stop(x)", at="all").tensor.shape  # trace, car, time
+    torch.Size([1, 1, 4])
     """
     told = as_callbacks(callbacks)
     told = told if on_epoch is None else (EachEpoch(on_epoch), *told)

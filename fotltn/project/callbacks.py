@@ -12,9 +12,24 @@ from fotltn.project.model import Model
 
 
 class Callback:
-    """Is told how training goes. Derive from it, and say what is to be done when.
+    r"""Is told how training goes. Derive from it, and say what is to be done when.
 
     An error that it raises ends training.
+
+    >>> import fotltn as fot
+    >>> class Losses(fot.Callback):
+    ...     def __init__(self):
+    ...         self.seen = []
+    ...     def epoch(self, epoch):
+    ...         self.seen.append(epoch.loss)
+    >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
+    >>> facts = {"predicate": ["Near", "Stop"], "arg1": ["ego", "ego"], "time": [0, 3]}
+    >>> losses = Losses()
+    >>> model = fot.train(
+    ...     theory, facts=facts, learn=["Stop"], training={"epochs": 2}, callbacks=[losses]
+    ... )
+    >>> len(losses.seen)
+    2
     """
 
     def start(self, model: Model) -> None:

@@ -36,7 +36,7 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 class Classifier:
-    """Learns a predicate from a wide table, and gives its probability for each row of another.
+    r"""Learns a predicate from a wide table, and gives its probability for each row of another.
 
     It has the methods that scikit-learn asks of a classifier, which needs not be installed. A frame
     is what `Wide` takes: a data frame, a mapping from columns to lists, or a file by name. Settings
@@ -76,6 +76,15 @@ class Classifier:
 
     After `fit`, `model_` is the model, and `classes_` are 0 and 1, as the columns of
     `predict_proba`.
+
+    >>> import fotltn as fot
+    >>> rows = {"who": ["ego", "ego"], "t": [0, 1], "speed": [5.0, 0.5], "stop": [0, 1]}
+    >>> classifier = fot.Classifier(
+    ...     "sort car\npredicate Stop(car)", "Stop", sort="car", entity="who", time="t",
+    ...     predicates={"stop": "Stop"}, features=["speed"], training={"epochs": 2},
+    ... )
+    >>> classifier.fit(rows).predict_proba({"who": ["bus"], "t": [0], "speed": [0.0]}).shape
+    (1, 2)
     """
 
     _estimator_type = "classifier"  # for scikit-learn before 1.6

@@ -103,7 +103,7 @@ class Evidence:
 def load_project(
     project: Path | str, *, data: Path | str | None = None, theory: Path | str | None = None
 ) -> Evidence:
-    """The theory of a project, and its facts as tables, those kept for testing included.
+    r"""The theory of a project, and its facts as tables, those kept for testing included.
 
     Args:
         project: its folder, or its file.
@@ -112,6 +112,18 @@ def load_project(
 
     Raises:
         FotError: something of the project is wrong.
+
+    >>> import pathlib, fotltn as fot
+    >>> folder = pathlib.Path("cars")
+    >>> folder.mkdir()
+    >>> theory = fot.parse("sort car\npredicate Stop(car)\naxiom A: forall x. F Stop(x)")
+    >>> fot.save(theory, folder / "cars.fot")
+    >>> _ = (folder / "facts.csv").write_text("predicate,arg1,time\nStop,ego,2\n")
+    >>> settings = 'theory.file = "cars.fot"\ndata.facts = ["facts.csv"]'
+    >>> _ = (folder / "project.toml").write_text(settings)
+    >>> project = fot.load_project(folder)
+    >>> project.tables.names.entities, [axiom.name for axiom in project.theory.axioms]
+    ({'car': ('ego',)}, ['A'])
     """
     folder = None if data is None else Path(data)
     config = replace(read_config(Path(project), data=folder), dtype="float64")

@@ -1,8 +1,16 @@
-"""Plots over results, for figures of your own.
+r"""Plots over results, for figures of your own.
 
 A function takes results, and gives matplotlib's axes (or, where there are several, its figure) to
 be changed, shown or saved. Most draw on axes that are given as `ax=`; without, they make a figure.
 matplotlib is loaded when the first figure is made, and nothing of its global state is touched.
+
+>>> import fotltn as fot
+>>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
+>>> facts = {"predicate": ["Near", "Stop"], "arg1": ["ego", "ego"], "time": [0, 3]}
+>>> model = fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2})
+>>> axes = fot.plots.training_curves(model.history)
+>>> axes.get_xlabel()
+'epoch'
 """
 
 from __future__ import annotations

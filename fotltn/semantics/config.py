@@ -52,6 +52,12 @@ class PMean:
     """Generalised means: of the degrees for ∃ and F, of their errors for ∀ and G.
 
     `p = inf` gives the exact maximum and minimum.
+
+    >>> import fotltn as fot
+    >>> strict = fot.Semantics("strict", always=fot.PMean(32))
+    >>> degrees = {"a": [1.0, 1.0, 0.2]}
+    >>> fot.evaluate("G a", degrees), fot.evaluate("G a", degrees, semantics=strict)
+    (tensor(0.3921), tensor(0.2270))
     """
 
     p: float
@@ -64,7 +70,13 @@ class PMean:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """∃ and F fold the t-conorm over all points, ∀ and G the t-norm."""
+    """∃ and F fold the t-conorm over all points, ∀ and G the t-norm.
+
+    >>> import fotltn as fot
+    >>> product = fot.Semantics("mine", always=fot.Fold())
+    >>> fot.evaluate("G a", {"a": [0.5, 0.5, 1.0]}, semantics=product)
+    tensor(0.2500)
+    """
 
 
 Aggregation = PMean | Fold
@@ -76,14 +88,24 @@ class Semantics:
 
     Args:
         name: what users call it.
-        negation, conjunction, disjunction, implication: the connectives, or their names.
-        exists, forall: aggregation over entities.
-        eventually, always: aggregation over time; until and release use both.
+        negation: a connective, or its name.
+        conjunction: the same.
+        disjunction: the same.
+        implication: the same.
+        exists: aggregation over entities.
+        forall: the same.
+        eventually: aggregation over time; until and release use it and `always`.
+        always: the same.
         epsilon: LTN's projections away from 0 and 1 before operators whose gradient vanishes or
             explodes there; 0 leaves values exact.
         log_space: carry logarithms of degrees, so that long products do not underflow.
         equality_scale: α of `exp(-α · distance)`.
         boolean: true and false only, exactly; then the fields above do not matter.
+
+    >>> import fotltn as fot
+    >>> mine = fot.Semantics("mine", implication="goguen", forall=fot.PMean(8))
+    >>> fot.evaluate("a -> b", {"a": [0.5], "b": [0.25]}, semantics=mine)
+    tensor(0.5000)
     """
 
     name: str

@@ -137,7 +137,13 @@ class Schema:
 
 
 class Law(Enum):
-    """Laws by name; propositions a, b, c and g stand for any formula without the variable y."""
+    """Laws by name; propositions a, b, c and g stand for any formula without the variable y.
+
+    >>> import fotltn as fot
+    >>> law = fot.Law.CONTRAPOSITION
+    >>> law.value.left, law.value.right, law in fot.laws("goguen")
+    ('a -> b', '!b -> !a', False)
+    """
 
     DOUBLE_NEGATION = Schema("!!a", "a", _standard)
     DE_MORGAN_AND = Schema("!(a & b)", "!a | !b", lambda s: _de_morgan(s) or _godel_not_and(s))

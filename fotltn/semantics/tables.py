@@ -81,7 +81,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A table for each predicate and function, over traces, entities and time.
+    r"""A table for each predicate and function, over traces, entities and time.
 
     They are made from facts, from tensors, or by a model; whatever evaluates, explains or counts
     formulas takes them.
@@ -105,6 +105,14 @@ class Tables:
         single: whether there is one trace, for which values have no axis.
         inputs: for each sort that has features for networks to see, their names and values.
         decisions: how degrees become truth, if they are a model's.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> data = fot.tables(theory, Near=[1.0, 1.0, 0.0], Stop=[0.0, 1.0, 0.5])
+    >>> data
+    <1 trace, 3 time points; tables of Near, Stop>
+    >>> data.predicate("Stop").shape
+    torch.Size([1, 3])
     """
 
     sizes: Mapping[str, int]

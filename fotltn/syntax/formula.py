@@ -123,7 +123,13 @@ class Number(Term):
 
 
 class Formula(Syntax):
-    """A truth degree that may change over time."""
+    """A truth degree that may change over time.
+
+    >>> import fotltn as fot
+    >>> near, stop = fot.parse_formula("Near(x)"), fot.parse_formula("Stop(x)")
+    >>> print(near >> ~stop)
+    Near(x) -> !Stop(x)
+    """
 
     __slots__ = ()
     start = "formula"

@@ -31,7 +31,7 @@ _STATEMENT = re.compile(rf"^[ \t]*(?=(?:{_BEGINS}|{HARD})\b)", re.MULTILINE)
 def parse_theory(
     text: str, *, source: str = "<theory>", folder: str | os.PathLike[str] | None = "."
 ) -> th.Theory:
-    """Read a theory from text.
+    r"""Read a theory from text.
 
     Args:
         text: the theory.
@@ -42,6 +42,11 @@ def parse_theory(
     Raises:
         ParseError: with every statement that could not be read.
         LimitError: the text is too long.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> theory["Obey"].formula == fot.parse_formula("G(Near -> WX Stop)")
+    True
     """
     theory = Source(source, text)
     limit(theory)
@@ -52,7 +57,7 @@ def parse_theory(
 def load_theory(
     path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
 ) -> th.Theory:
-    """Read a theory file and what it includes.
+    r"""Read a theory file and what it includes.
 
     Args:
         path: the file.
@@ -61,6 +66,12 @@ def load_theory(
     Raises:
         DataError: a file is missing, unreadable, not a plain file, or not UTF-8.
         ParseError: with every statement that could not be read.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> fot.save(theory, "rules.fot")
+    >>> fot.load("rules.fot") == theory
+    True
     """
     file = Path(path)
     within = file.parent if root is None else Path(root)
@@ -68,7 +79,17 @@ def load_theory(
 
 
 def save_theory(theory: th.Theory, path: str | os.PathLike[str], *, style: Style = "ascii") -> None:
-    """Write a theory file; the old file stays intact until the new one is complete."""
+    r"""Write a theory file; the old file stays intact until the new one is complete.
+
+    >>> import pathlib, fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> fot.save(theory, "rules.fot", style="unicode")
+    >>> print(pathlib.Path("rules.fot").read_text("utf-8").rstrip())
+    predicate Near
+    predicate Stop
+    <BLANKLINE>
+    axiom Obey: □(Near → ● Stop)
+    """
     if style == "latex":
         raise ValueError("a theory file is written as ascii or unicode")
     text = show_theory(theory, style)

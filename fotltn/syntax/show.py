@@ -223,7 +223,16 @@ def _latex_number(value: float) -> str:
 
 
 def show_theory(theory: th.Theory, style: Style = "ascii") -> str:
-    """The text of a theory file (ASCII or Unicode), or a LaTeX table of its axioms."""
+    r"""The text of a theory file (ASCII or Unicode), or a LaTeX table of its axioms.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> print(fot.show_theory(theory, "unicode").rstrip())
+    predicate Near
+    predicate Stop
+    <BLANKLINE>
+    axiom Obey: □(Near → ● Stop)
+    """
     if style == "latex":
         rows = [
             rf"\mathrm{{{_escape(a.name)}}}{_HARD_LATEX * a.hard} & {show(a.formula, 'latex')} \\"

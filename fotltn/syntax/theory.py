@@ -95,7 +95,15 @@ def sorts_of(item: Declaration) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Theory:
-    """Declarations and axioms, in the order in which they are written."""
+    r"""Declarations and axioms, in the order in which they are written.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> [axiom.name for axiom in theory]
+    ['Obey']
+    >>> print(theory["Obey"].formula)
+    G(Near -> WX Stop)
+    """
 
     declarations: tuple[Declaration, ...] = ()
     axioms: tuple[Axiom, ...] = ()
