@@ -22,7 +22,8 @@ from benchmarks.common import report
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.run import SamplingRun, sampler_of
+from fotltn.posterior.problem import Problem
+from fotltn.posterior.run import SamplingRun
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
@@ -100,11 +101,11 @@ def measure(
     cuda = world.tables.lengths.device.type == "cuda"
     begin = time.perf_counter()
     rates = dict.fromkeys(LEARNED, NoiseRates(MISSED, INVENTED))
-    sampler = sampler_of(
+    problem = Problem(
         check(load_theory(THEORY)), world.tables, world.labels, LEARNED, rates=rates,
         sampling=sampling,
     )  # fmt: skip
-    run = SamplingRun(sampler)
+    run = SamplingRun(problem)
     compiled = time.perf_counter() - begin
     total = run.total if sweeps is None else sweeps + 1
     seconds = []
@@ -114,7 +115,7 @@ def measure(
         if cuda:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
-    tracks = sum(mover.tracks for mover in sampler.movers)
+    tracks = sum(mover.tracks for mover in run.sampler.movers)
     middle = float(np.median(seconds[1:]))
     cells = sampling.worlds * tracks * world.tables.horizon
     row = {
@@ -123,7 +124,7 @@ def measure(
         "steps": world.tables.horizon,
         "labels": world.labels.total,
         "worlds": sampling.worlds,
-        "groups": sum(len(mover.colours) for mover in sampler.movers),
+        "groups": sum(len(mover.colours) for mover in run.sampler.movers),
         "compile s": round(compiled, 2),
         "sweep s": round(middle, 3),
         "ns a world, track, step": round(middle / cells * 1e9, 1),

@@ -115,6 +115,7 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
     from dataclasses import replace
 
     from fotltn.posterior.plan import explain, plan_of, seconds_of
+    from fotltn.posterior.run import sampler_of
     from fotltn.project.build import build
     from fotltn.project.config import read_config
     from fotltn.project.problem import problem_of
@@ -130,7 +131,7 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
             )
         )
     built = build(config)
-    sampler = problem_of(built).sampler()
+    sampler = sampler_of(problem_of(built))
     made = plan_of(sampler)
     seconds = seconds_of(sampler) if timed else None
     if as_json:

@@ -37,6 +37,7 @@ def worth(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from fotltn.cli.terminal import Terminal
+    from fotltn.posterior.worth import worth as measure
     from fotltn.project.build import build
     from fotltn.project.config import read_config
     from fotltn.project.problem import problem_of
@@ -47,8 +48,8 @@ def worth(
     hidden = as_json or not console.is_terminal
     with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
         task = bar.add_task("samplings", total=None)
-        measured = problem.worth(
-            axiom or None, folds=folds,
+        measured = measure(
+            problem, axiom or None, folds=folds,
             report=lambda told: bar.update(task, completed=told.done, total=told.of),
         )  # fmt: skip
     labels = problem.labels.total

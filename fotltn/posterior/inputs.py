@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor
 
-from fotltn.analysis.truncation import End, end_of
+from fotltn.analysis.truncation import end_of
 from fotltn.errors import DataError, did_you_mean, listing, name_hint
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory
-from fotltn.logic.defined import Definition
 from fotltn.posterior.clauses import predicates
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.ground import atom_text
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 
 
-def check_input(
-    theory: CheckedTheory,
-    tables: Tables,
-    labels: Labels,
-    learned: Sequence[str],
-    *,
-    rates: Mapping[str, NoiseRates | None],
-    logits: Mapping[str, Tensor],
-    define: Mapping[str, Definition],
-    sampling: Sampling,
-    end: End,
-) -> None:
-    """Refuse what `sample` cannot work with; for the arguments, see there.
+def check_input(problem: Problem) -> None:
+    """Refuse what cannot be sampled from.
 
     Raises:
         DataError: with what is wrong, and where.
     """
-    _names(theory, learned, {"rates": rates, "logits": logits, "definitions": define}, labels)
+    tables, labels, rates = problem.tables, problem.labels, problem.rates
+    _names(problem)
     if tables.batch == 0 or tables.horizon == 0:
         raise DataError("there is no trace to sample")
-    end_of(end)
-    _sampling(sampling)
+    end_of(problem.end)
+    _sampling(problem.sampling)
     for name, rate in rates.items():
         _rates(name, rate)
-    _given(theory, tables, learned)
+    _given(problem.theory, tables, problem.learned)
     for name in labels.truth:
         _labels(name, labels, tables)
         _at_odds(name, labels, tables, rates.get(name))
-    for name, table in logits.items():
+    for name, table in problem.logits.items():
         shape = _shape(name, tables)
         if tuple(table.shape) != shape:
             raise DataError(f"the logits of '{name}' have shape {tuple(table.shape)}, not {shape}")
@@ -57,13 +46,12 @@ def check_input(
             raise DataError(f"the logits of '{name}' must be numbers, but one is none")
 
 
-def _names(
-    theory: CheckedTheory,
-    learned: Sequence[str],
-    options: Mapping[str, Iterable[str]],
-    labels: Labels,
-) -> None:
-    known = theory.signature.predicates
+def _names(problem: Problem) -> None:
+    known, learned = problem.theory.signature.predicates, problem.learned
+    options: dict[str, Iterable[str]] = {
+        "rates": problem.rates, "logits": problem.logits, "definitions": problem.define,
+        "labels": problem.labels.truth,
+    }  # fmt: skip
     if not learned:
         raise DataError("nothing is to be learned; name predicates that are not given")
     for name in learned:
@@ -72,7 +60,7 @@ def _names(
             raise DataError(f"the theory has no predicate '{name}'; {hint}")
         if learned.count(name) > 1:
             raise DataError(f"'{name}' is to be learned twice")
-    for what, names in (*options.items(), ("labels", labels.truth)):
+    for what, names in options.items():
         for name in names:
             if name not in known:
                 hint = did_you_mean(name, known) or f"there are {listing(known)}"

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.truncation import End
 from fotltn.errors import Diagnostic, listing
-from fotltn.grounding.labels import Labels
-from fotltn.logic.check import CheckedTheory
-from fotltn.logic.defined import Definition
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.carried import PARTS
-from fotltn.posterior.evidence import LabelEvidence, NoiseRates
+from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.inputs import check_input
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.posterior import Posterior
-from fotltn.posterior.sampler import Sampler, Sampling, unbroken
-from fotltn.posterior.structure import statements, structure
-from fotltn.semantics.tables import Tables
-
-#: What labels are taken to be like if nothing is said: seldom wrong.
-USUAL = NoiseRates(0.05, 0.05)
+from fotltn.posterior.problem import Problem
+from fotltn.posterior.sampler import Sampler, unbroken
+from fotltn.posterior.structure import Structure, structure
 
 #: Sweeps after which it is told how far worlds agree.
 _TOLD = 10
@@ -50,44 +43,19 @@ class SamplingProgress:
 
 
 def sample(
-    theory: CheckedTheory,
-    tables: Tables,
-    labels: Labels,
-    learned: Sequence[str],
-    *,
-    rates: Mapping[str, NoiseRates | None] | None = None,
-    sampling: Sampling | None = None,
-    define: Mapping[str, Definition] | None = None,
-    logits: Mapping[str, Tensor] | None = None,
-    end: End = "undecided",
-    report: Callable[[SamplingProgress], None] | None = None,
+    problem: Problem, *, report: Callable[[SamplingProgress], None] | None = None
 ) -> Posterior:
     """Sample worlds that obey the hard axioms of a theory.
 
     Args:
-        theory: the theory. Hard axioms hold in every world; each cell that breaks a soft one makes
-            a world less likely by the factor `exp(-weight)`.
-        tables: what is given: a table for each predicate that is not learned.
-        labels: what was observed of the others, perhaps wrongly.
-        learned: the predicates that are not given.
-        rates: how often labels of a predicate are wrong; None for rates that are learned. Without
-            a word about a predicate, 5 % of its labels are.
-        sampling: how much is sampled.
-        define: what predicates are, beside what hard axioms define.
-        logits: what is known of single cells beside labels, as logarithms of odds.
-        end: what the end of a trace makes of an axiom that it cuts off.
+        problem: what they are sampled from.
         report: is told of every sweep.
 
     Raises:
         DataError: labels do not fit, or no world obeys all hard axioms.
         LimitError: axioms need more states than can be followed.
     """
-    run = SamplingRun(
-        sampler_of(
-            theory, tables, labels, learned, rates=rates, sampling=sampling, define=define,
-            logits=logits, end=end,
-        )
-    )  # fmt: skip
+    run = SamplingRun(problem)
     while not run.finished:
         run.sweep()
         if report is not None:
@@ -95,40 +63,29 @@ def sample(
     return run.result()
 
 
-def sampler_of(
-    theory: CheckedTheory,
-    tables: Tables,
-    labels: Labels,
-    learned: Sequence[str],
-    *,
-    rates: Mapping[str, NoiseRates | None] | None = None,
-    sampling: Sampling | None = None,
-    define: Mapping[str, Definition] | None = None,
-    logits: Mapping[str, Tensor] | None = None,
-    end: End = "undecided",
-) -> Sampler:
-    """The sampler that `sample` runs, for the same arguments; nothing is drawn yet."""
-    how = sampling or Sampling()
-    check_input(
-        theory, tables, labels, learned, rates=rates or {}, logits=logits or {},
-        define=define or {}, sampling=how, end=end,
-    )  # fmt: skip
-    told = {n: r for n, r in (rates or {}).items() if r is not None}
-    noise = {n: told.get(n, NoiseRates(0.1, 0.1) if n in (rates or {}) else USUAL) for n in learned}
-    free_rates = frozenset(n for n, r in (rates or {}).items() if r is None and n in labels.truth)
-    labelled = [n for n in learned if n in labels.truth and labels.truth[n].numel()]
-    weighed = [*labelled, *(n for n in (logits or {}) if n not in labelled)]
-    evidence = LabelEvidence(labels, noise, free_rates, logits or {})
+def sampler_of(problem: Problem) -> Sampler:
+    """The sampler that `sample` runs; nothing is drawn yet."""
+    check_input(problem)
+    evidence = problem.evidence()
     try:
-        plan = structure(theory, tables, learned, weighed, define=define, end=end)
+        plan = _structure(problem)
     except NoWorldError as error:
         from fotltn.posterior.contradictions import explained
 
-        said = statements(theory, tables, learned, define=define, end=end)
-        raise explained(error, said, tables, evidence) from None
-    if watched := unbroken(plan, tables, labels):
-        plan = structure(theory, tables, learned, weighed, define=define, end=end, watched=watched)
-    return Sampler(plan, tables, evidence, how)
+        raise explained(error, problem.said(), problem.tables, evidence) from None
+    if watched := unbroken(plan, problem.tables, problem.labels):
+        plan = _structure(problem, watched)
+    return Sampler(plan, problem.tables, evidence, problem.sampling)
+
+
+def _structure(problem: Problem, watched: Collection[str] = ()) -> Structure:
+    truth = problem.labels.truth
+    labelled = [n for n in problem.learned if n in truth and truth[n].numel()]
+    weighed = [*labelled, *(n for n in problem.logits if n not in labelled)]
+    return structure(
+        problem.theory, problem.tables, problem.learned, weighed, define=problem.define,
+        end=problem.end, watched=watched,
+    )  # fmt: skip
 
 
 class SamplingRun:
@@ -139,9 +96,10 @@ class SamplingRun:
         done: the number of sweeps that are done.
     """
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, problem: Problem) -> None:
         """Nothing is counted yet."""
-        self.sampler, self.done = sampler, 0
+        self.sampler, self.done = sampler_of(problem), 0
+        sampler = self.sampler
         plan, self._how = sampler.structure, sampler.sampling
         self.learned = (*plan.free, *plan.definitions)
         worlds = {name: sampler.tables[name] for name in self.learned}

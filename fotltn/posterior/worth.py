@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fotltn.analysis.record import Record, look_up
-from fotltn.analysis.truncation import End
 from fotltn.errors import DataError, LimitError
 from fotltn.grounding.labels import Labels
-from fotltn.logic.check import CheckedTheory
-from fotltn.logic.defined import Definition
-from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
-from fotltn.posterior.sampler import Sampling
-from fotltn.semantics.tables import Tables
 
 #: Of a normal distribution 95 % lie within so many standard deviations.
 _WIDE = 1.96
@@ -69,18 +65,10 @@ class WorthProgress:
 
 
 def worth(
-    theory: CheckedTheory,
-    tables: Tables,
-    labels: Labels,
-    learned: Sequence[str],
-    *,
+    problem: Problem,
     axioms: Collection[str] | None = None,
+    *,
     folds: int = 5,
-    rates: Mapping[str, NoiseRates | None] | None = None,
-    sampling: Sampling | None = None,
-    define: Mapping[str, Definition] | None = None,
-    logits: Mapping[str, Tensor] | None = None,
-    end: End = "undecided",
     report: Callable[[WorthProgress], None] | None = None,
 ) -> list[AxiomWorth]:
     """What axioms are worth, the most valuable first.
@@ -91,23 +79,16 @@ def worth(
     the interval comes from differences that are summed over time.
 
     Args:
-        theory: the theory.
-        tables: what is given.
-        labels: the labels.
-        learned: the predicates that are not given.
+        problem: what worlds are sampled from, each time with the same seed.
         axioms: the names of the axioms to measure; without, all that are hard or have a weight.
         folds: how many folds there are, 2 at least.
-        rates: how often labels are wrong; see `sample`, also for the rest.
-        sampling: how much is sampled, each time with the same seed.
-        define: what predicates are, beside what hard axioms define.
-        logits: what is known of single cells beside labels.
-        end: what the end of a trace makes of an axiom that it cuts off.
         report: is told of every run.
 
     Raises:
         DataError: an axiom is unknown, labels are too few, or as for `sample`.
         LimitError: axioms need more states than can be followed.
     """
+    theory, labels = problem.theory, problem.labels
     known = {a.name: a for a in theory.axioms if a.hard or a.weight > 0}
     names = list(known) if axioms is None else list(dict.fromkeys(axioms))
     for name in names:
@@ -116,8 +97,7 @@ def worth(
         raise DataError(f"there are at least 2 folds, not {folds}")
     if labels.total < folds:
         raise DataError(f"{folds} folds need as many labels, and there are {labels.total}")
-    how = sampling or Sampling()
-    generator = torch.Generator().manual_seed(how.seed)
+    generator = torch.Generator().manual_seed(problem.sampling.seed)
     fold_of = {
         n: torch.randperm(t.numel(), generator=generator) % folds for n, t in labels.truth.items()
     }
@@ -126,11 +106,7 @@ def worth(
         left = replace(theory, axioms=tuple(a for a in theory.axioms if a.name != axiom))
         rest = labels.take({n: at != fold for n, at in fold_of.items()})
         held = labels.take({n: at == fold for n, at in fold_of.items()})
-        posterior = sample(
-            left, tables, rest, learned, rates=rates, sampling=how, define=define, logits=logits,
-            end=end,
-        )  # fmt: skip
-        return foreseen(posterior, held)
+        return foreseen(sample(replace(problem, theory=left, labels=rest)), held)
 
     sums: dict[str, dict[tuple[int, ...], float]] = {name: {} for name in names}
     problems: dict[str, str] = {}
@@ -143,7 +119,7 @@ def worth(
             elif axiom not in problems:
                 try:
                     without = likelihood(axiom, fold)
-                except LimitError as error:
+                except (LimitError, NoWorldError) as error:
                     problems[axiom] = error.diagnostics[0].message
                 else:
                     gains = {n: before[n] - without[n] for n in before}

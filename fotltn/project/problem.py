@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from fotltn.analysis.truncation import End
 from fotltn.decisions import two_valued
 from fotltn.grounding.labels import Labels
 from fotltn.learn.objective import Objective, unsure
@@ -17,14 +16,10 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.posterior.evidence import NoiseRates
-from fotltn.posterior.run import sampler_of
-from fotltn.posterior.sampler import Sampler, Sampling
-from fotltn.posterior.structure import Structure, statements
-from fotltn.posterior.worth import AxiomWorth, WorthProgress, worth
+from fotltn.posterior.problem import Problem
 from fotltn.project.build import Built, with_loss
 from fotltn.project.config import Config
 from fotltn.project.world import World
-from fotltn.semantics.tables import Tables
 from fotltn.syntax.theory import PredicateDecl
 
 #: The logarithm of the odds that something is true of who is not there.
@@ -32,51 +27,6 @@ _ABSENT = -40.0
 
 #: Probabilities that a detector gives are cut off here.
 _SURE = 1e-9
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Problem:
-    """What worlds are sampled from; for its parts, see `fotltn.posterior.run.sample`."""
-
-    theory: CheckedTheory
-    tables: Tables
-    labels: Labels
-    learned: tuple[str, ...]
-    rates: Mapping[str, NoiseRates | None]
-    sampling: Sampling
-    define: Mapping[str, Definition]
-    logits: Mapping[str, Tensor]
-    end: End
-
-    def sampler(self) -> Sampler:
-        """What samples the worlds; nothing is drawn yet.
-
-        Raises:
-            DataError: rates do not fit, or no world obeys all hard axioms.
-            LimitError: axioms need more states than can be followed.
-        """
-        return sampler_of(
-            self.theory, self.tables, self.labels, self.learned, rates=self.rates,
-            sampling=self.sampling, define=self.define, logits=self.logits, end=self.end,
-        )  # fmt: skip
-
-    def said(self) -> Structure:
-        """What the theory says, without what moves together."""
-        return statements(self.theory, self.tables, self.learned, define=self.define, end=self.end)
-
-    def worth(
-        self,
-        axioms: Collection[str] | None = None,
-        *,
-        folds: int = 5,
-        report: Callable[[WorthProgress], None] | None = None,
-    ) -> list[AxiomWorth]:
-        """What axioms are worth, the most valuable first; see `fotltn.posterior.worth.worth`."""
-        return worth(
-            self.theory, self.tables, self.labels, self.learned, axioms=axioms, folds=folds,
-            rates=self.rates, sampling=self.sampling, define=self.define, logits=self.logits,
-            end=self.end, report=report,
-        )  # fmt: skip
 
 
 def problem_of(built: Built) -> Problem:

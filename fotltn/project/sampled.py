@@ -146,7 +146,7 @@ def sample_again(
     if grounding.sensors is not None:
         for name, said in logits_of(grounding.sensors, world, carried).items():
             logits[name] = said if name not in logits else said + logits[name].to(said)
-    run = SamplingRun(replace(problem, logits=logits).sampler())
+    run = SamplingRun(replace(problem, logits=logits))
     anew = take_over(run.sampler, carried)
     while not run.finished:
         run.sweep()
@@ -182,7 +182,7 @@ def _started(built: Built, before: _Before) -> tuple[SamplingRun, Sensing | None
             else:
                 sensing.restore(below(before.tensors, "sensing/"), before.state["sensing"])
             problem = replace(problem, logits=sensing.logits())
-        run = SamplingRun(problem.sampler())
+        run = SamplingRun(problem)
         if sensing is not None:
             sensing.attach(run)
         if before.state is not None:

@@ -20,10 +20,11 @@ from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.carried import Carried, learned_by
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.exponents import USUAL_EXPONENT, Exponents
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import SamplingRun
 from fotltn.posterior.sampler import Sampler
 from fotltn.project.build import Built
-from fotltn.project.problem import Problem, presence
+from fotltn.project.problem import presence
 from fotltn.project.world import World
 
 #: Sweeps between two times that networks learn.

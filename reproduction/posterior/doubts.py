@@ -29,6 +29,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import flip
 from fotltn.posterior.doubts import doubts
 from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from reproduction.paper.protocol import FLIPS
@@ -81,12 +82,12 @@ def doubtful(method: str, work: Case, sampling: Sampling, device: str) -> Mappin
         DataError: there is no such method.
     """
     if method == "posterior":
-        posterior = sample(
+        problem = Problem(
             work.theory, work.tables.to(torch.device(device)), work.train, work.learned,
             rates=dict.fromkeys(work.learned, work.told), sampling=sampling,
             define=definitions(work),
         )  # fmt: skip
-        ranked = doubts(posterior, work.train)
+        ranked = doubts(sample(problem), work.train)
         return {name: ranked.of(name) for name, truth in work.train.truth.items() if len(truth)}
     if method != "residual":
         raise DataError(f"wrong labels are looked for by {listing(METHODS)}, not by '{method}'")

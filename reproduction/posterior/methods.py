@@ -16,6 +16,7 @@ from fotltn.errors import DataError, did_you_mean, listing
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check_formula
 from fotltn.logic.defined import Definition, definitions_in, symbols
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.model import Model
@@ -140,7 +141,7 @@ def _in_order(model: Model, name: str, case: Case) -> Tensor:
 
 def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outcome:
     """Worlds that obey the axioms, sampled; rates of wrong labels are told, or learned."""
-    result = sample(
+    problem = Problem(
         case.theory,
         case.tables.to(torch.device(device)),
         case.train,
@@ -149,6 +150,7 @@ def sampled(case: Case, sampling: Sampling, device: str, *, told: bool) -> Outco
         sampling=sampling,
         define=definitions(case),
     )
+    result = sample(problem)
     return Outcome(
         {name: table.cpu() for name, table in result.marginals.items()},
         {

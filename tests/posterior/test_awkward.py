@@ -15,6 +15,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample, sampler_of
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.sparse import sparse_table
@@ -129,7 +130,7 @@ def test_a_soft_axiom_weighs_its_cells_one_by_one():
     )
     tables = Tables({"a": 3}, torch.tensor([2]), 2, {}, signature=theory.signature)
     sampling = Sampling(1, learn=False)
-    sampler = sampler_of(theory, tables, Labels({}, {}), ["P", "Q"], sampling=sampling)
+    sampler = sampler_of(Problem(theory, tables, Labels({}, {}), ["P", "Q"], sampling=sampling))
     broken = sampler.soft()["A"]
     assert broken.tolist() == [2 * 3 * 3 * 2]  # parts, pairs, points: nothing is true yet
     before = sampler.density()
@@ -149,7 +150,7 @@ def sampled(
         sizes, torch.tensor([points]), points, options.pop("given", {}), signature=theory.signature
     )
     told = Labels({n: i for n, (i, _) in labels.items()}, {n: t for n, (_, t) in labels.items()})
-    return sample(theory, tables, told, learned, **options)
+    return sample(Problem(theory, tables, told, learned, **options))
 
 
 def grid(*sizes: int) -> Tensor:
@@ -172,7 +173,7 @@ def test_bindings_that_several_facts_name_count_once(body, cells):
     truth = torch.ones(facts.shape[1], dtype=torch.float64)
     given = {"Knows": sparse_table(facts, truth, (1, 3, 3, 2), default=0.0)}
     tables = Tables({"a": 3}, torch.tensor([2]), 2, given, signature=theory.signature)
-    sampler = sampler_of(theory, tables, Labels({}, {}), ["P"], sampling=Sampling(1))
+    sampler = sampler_of(Problem(theory, tables, Labels({}, {}), ["P"], sampling=Sampling(1)))
     assert sampler.soft()["A"].tolist() == [cells]
 
 

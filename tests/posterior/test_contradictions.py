@@ -19,6 +19,7 @@ from fotltn.posterior.contradictions import SearchEnd, certain, refuse, search
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.ground import definition_clauses
 from fotltn.posterior.impossible import Contradiction, NoWorldError, irreducible
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampler, Sampling
 from fotltn.posterior.solver import Solver
@@ -292,7 +293,7 @@ def message(axioms: str, labels: Labels, learned: str, traces: int = 1, **rates:
         names=Names(("day", "night")[:traces], {"a": ("ann", "bob"), "s": ("lamp",)}),
     )  # fmt: skip
     with pytest.raises(NoWorldError) as error:
-        sample(theory, tables, labels, learned.split(), rates=rates, sampling=FEW)
+        sample(Problem(theory, tables, labels, learned.split(), rates=rates, sampling=FEW))
     return str(error.value)
 
 
@@ -374,7 +375,7 @@ def test_the_error_carries_the_contradiction_as_data():
     tables = Tables({"a": 1}, torch.tensor([2]), 2, {}, signature=theory.signature)
     labels = facts(On=[(0, 0, 0, 1), (0, 0, 1, 0)])
     with pytest.raises(NoWorldError) as error:
-        sample(theory, tables, labels, ["On"], rates={"On": SURE}, sampling=FEW)
+        sample(Problem(theory, tables, labels, ["On"], rates={"On": SURE}, sampling=FEW))
     contradiction = error.value.contradiction
     assert contradiction is not None
     assert contradiction.as_dict() == {
@@ -406,7 +407,7 @@ def test_labels_that_are_seldom_wrong_contradict_nothing():
     tables = Tables({"a": 1}, torch.tensor([2]), 2, {}, signature=theory.signature)
     labels = facts(On=[(0, 0, 0, 1), (0, 0, 1, 0)])
     rates = {"On": NoiseRates(1e-6, 1e-3)}
-    posterior = sample(theory, tables, labels, ["On"], rates=rates, sampling=FEW)
+    posterior = sample(Problem(theory, tables, labels, ["On"], rates=rates, sampling=FEW))
     assert posterior.marginals["On"].tolist() == [[[0.0, 0.0]]]
 
 

@@ -14,6 +14,7 @@ from fotltn.posterior.doubts import doubts
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.posterior.structure import statements
@@ -41,10 +42,11 @@ def test_probabilities_are_those_of_enumeration_with_and_without_the_label():
     for seed in range(60):
         one = case(seed)
         try:
-            posterior = sample(
+            problem = Problem(
                 one.theory, one.tables, one.labels, one.learned, rates=one.rates, sampling=FEW,
                 end=one.end,
             )  # fmt: skip
+            posterior = sample(problem)
         except NoWorldError:
             continue
         every = exact(one, posterior)
@@ -88,10 +90,11 @@ def sampled(labels: Labels, rates: NoiseRates) -> Posterior:
         names=Names(("day",), {"a": ("ann", "bob"), "s": ("lamp",)}),
     )  # fmt: skip
     sampling = Sampling(worlds=16, burn_in=10, sweeps=20, learn=False)
-    return sample(
+    problem = Problem(
         theory, tables, labels, ["On", "Lit"], rates=dict.fromkeys(("On", "Lit"), rates),
         sampling=sampling,
     )  # fmt: skip
+    return sample(problem)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import torch
 
 from fotltn.logic.defined import definitions_in
 from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sampler_of
 from fotltn.posterior.sampler import Sampling
 from tests.posterior.oracle import Case, Exact, case, stated
@@ -41,10 +42,11 @@ def compared(one: Case, seed: int) -> Compared:
         return Compared("too large")
     sampling = Sampling(WORLDS, BURN_IN, SWEEPS, seed=seed, learn=False)
     try:
-        sampler = sampler_of(
+        problem = Problem(
             one.theory, one.tables, one.labels, one.learned, rates=one.rates, sampling=sampling,
             end=one.end,
         )  # fmt: skip
+        sampler = sampler_of(problem)
     except NoWorldError:
         assert exact.marginals is None, one.text
         return Compared("no world")

@@ -16,6 +16,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics.tables import Tables
@@ -82,10 +83,11 @@ def mirrored(one: Case) -> Changed:
 
 
 def drawn(one: Case, seed: int) -> Posterior:
-    return sample(
+    problem = Problem(
         one.theory, one.tables, one.labels, one.learned, rates=one.rates,
         sampling=replace(SAMPLING, seed=seed), end=one.end,
     )  # fmt: skip
+    return sample(problem)
 
 
 @cache
@@ -212,9 +214,10 @@ def learning(work: Case, seed: int) -> Posterior:
     """What is learned on the way: the prior, and all rates."""
     sampling = Sampling(worlds=16, burn_in=30, sweeps=40, seed=seed)
     rates = dict.fromkeys(work.learned)
-    return sample(
+    problem = Problem(
         work.theory, work.tables, work.labels, work.learned, rates=rates, sampling=sampling
     )
+    return sample(problem)
 
 
 @cache

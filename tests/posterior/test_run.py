@@ -10,8 +10,9 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check, check_formula
 from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.posterior import Posterior
-from fotltn.posterior.run import SamplingProgress, SamplingRun, sample, sampler_of
-from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.posterior.problem import Problem
+from fotltn.posterior.run import SamplingProgress, SamplingRun, sample
+from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
@@ -56,13 +57,13 @@ def labels() -> Labels:
     return Labels(index, truth)
 
 
-def sampler() -> Sampler:
+def problem() -> Problem:
     rates = {"Faulty": None, "Slow": None}
-    return sampler_of(theory(), tables(), labels(), LEARNED, rates=rates, sampling=HOW)
+    return Problem(theory(), tables(), labels(), LEARNED, rates=rates, sampling=HOW)
 
 
 def result() -> Posterior:
-    return sample(theory(), tables(), labels(), LEARNED, sampling=HOW)
+    return sample(Problem(theory(), tables(), labels(), LEARNED, sampling=HOW))
 
 
 def assert_same(one: Posterior, other: Posterior) -> None:
@@ -75,15 +76,15 @@ def assert_same(one: Posterior, other: Posterior) -> None:
 
 @pytest.mark.parametrize("stops", [(3,), (8,), (9, 14), (20,)])
 def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
-    straight = SamplingRun(sampler())
+    straight = SamplingRun(problem())
     while not straight.finished:
         straight.sweep()
-    run = SamplingRun(sampler())
+    run = SamplingRun(problem())
     for stop in stops:
         while run.done < stop:
             run.sweep()
         state = run.state()
-        run = SamplingRun(sampler())
+        run = SamplingRun(problem())
         run.restore(*state)
     while not run.finished:
         run.sweep()
@@ -106,12 +107,12 @@ def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
     ],
 )  # fmt: skip
 def test_a_state_of_another_run_is_refused(tensor, value, message):
-    run = SamplingRun(sampler())
+    run = SamplingRun(problem())
     run.sweep()
     tensors, document = run.state()
     (document if tensor in document else tensors)[tensor] = value
     with pytest.raises(ValueError, match=message):
-        SamplingRun(sampler()).restore(tensors, document)
+        SamplingRun(problem()).restore(tensors, document)
 
 
 def test_a_seed_reproduces():
@@ -120,7 +121,7 @@ def test_a_seed_reproduces():
 
 def test_progress_is_told_of_every_sweep():
     told: list[SamplingProgress] = []
-    sample(theory(), tables(), labels(), LEARNED, sampling=HOW, report=told.append)
+    sample(Problem(theory(), tables(), labels(), LEARNED, sampling=HOW), report=told.append)
     assert [(p.sweep, p.of) for p in told] == [(n, 20) for n in range(1, 21)]
     assert [p.counts for p in told] == [False] * 8 + [True] * 12
     assert [p.sweep for p in told if p.mixing is not None] == [18]
@@ -192,7 +193,7 @@ def test_conditions_have_no_free_variables():
 
 
 def test_worlds_that_count_before_they_obey_are_refused(monkeypatch):
-    run = SamplingRun(sampler())
+    run = SamplingRun(problem())
     cells = {"Stays": torch.tensor([0, 2, 0, 0, 1, 0])}
     while not run.finished:
         if run.done == 11:

@@ -17,6 +17,7 @@ from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import Mixing
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
@@ -62,7 +63,7 @@ def drawn(**options: Any) -> Posterior:
         "theory": THEORY, "tables": TABLES, "labels": LABELS, "learned": LEARNED,
         "sampling": QUICK, **options,
     }  # fmt: skip
-    return sample(**arguments)
+    return sample(Problem(**arguments))
 
 
 # --- what is refused -------------------------------------------------------------------------
@@ -190,10 +191,11 @@ def test_no_world_violates_a_hard_axiom():
     for seed in range(60):
         one = case(seed)
         try:
-            posterior = sample(
+            problem = Problem(
                 one.theory, one.tables, one.labels, one.learned, rates=one.rates, sampling=QUICK,
                 end=one.end,
             )  # fmt: skip
+            posterior = sample(problem)
         except NoWorldError:
             continue
         sampled += 1

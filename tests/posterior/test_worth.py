@@ -13,7 +13,9 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior import worth as module
 from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.posterior.worth import WorthProgress, foreseen, worth
@@ -52,13 +54,14 @@ def observed(share: float) -> Labels:
     return Labels(index, values)
 
 
+def problem(labels: Labels) -> Problem:
+    return Problem(THEORY, TABLES, labels, ["P", "Q"], rates=RATES, sampling=SAMPLING)
+
+
 def test_axioms_that_help_are_worth_something_and_others_are_not():
     told: list[WorthProgress] = []
     labels = observed(0.6)
-    helps, idle = worth(
-        THEORY, TABLES, labels, ["P", "Q"], folds=2, rates=RATES, sampling=SAMPLING,
-        report=told.append,
-    )  # fmt: skip
+    helps, idle = worth(problem(labels), folds=2, report=told.append)
     assert (helps.axiom, idle.axiom) == ("Seen", "Idle")
     assert helps.low > 0
     assert abs(idle.gain) < 0.1 * helps.gain
@@ -72,20 +75,14 @@ def test_axioms_that_help_are_worth_something_and_others_are_not():
 
 
 def test_one_axiom_alone_can_be_measured_and_a_seed_reproduces():
-    results = [
-        worth(
-            THEORY, TABLES, observed(0.3), ["P", "Q"], axioms=["Seen"], folds=2, rates=RATES,
-            sampling=SAMPLING,
-        )
-        for _ in range(2)
-    ]  # fmt: skip
+    results = [worth(problem(observed(0.3)), ["Seen"], folds=2) for _ in range(2)]
     assert results[0] == results[1]
     assert [one.axiom for one in results[0]] == ["Seen"]
 
 
 def test_labels_are_foreseen_as_noise_says():
     labels = Labels({"P": torch.tensor([[0, 0], [0, 1], [0, 3]])}, {"P": torch.tensor([1.0, 0.0])})
-    posterior = sample(THEORY, TABLES, labels, ["P", "Q"], rates=RATES, sampling=SAMPLING)
+    posterior = sample(problem(labels))
     share = torch.full((1, ENTITIES, STEPS), 0.25, dtype=torch.float64)
     posterior = replace(
         posterior, marginals={**posterior.marginals, "P": share},
@@ -98,7 +95,7 @@ def test_labels_are_foreseen_as_noise_says():
 
 def test_what_never_happened_in_a_sample_is_not_impossible():
     labels = Labels({"P": torch.tensor([[0], [0], [0]])}, {"P": torch.tensor([1.0])})
-    posterior = sample(THEORY, TABLES, labels, ["P", "Q"], rates=RATES, sampling=SAMPLING)
+    posterior = sample(problem(labels))
     nothing = torch.zeros(1, ENTITIES, STEPS, dtype=torch.float64)
     posterior = replace(
         posterior, marginals={"P": nothing}, rates={"P": NoiseRates(0.2, 0.0)},
@@ -109,17 +106,15 @@ def test_what_never_happened_in_a_sample_is_not_impossible():
     )
 
 
-def test_an_axiom_without_which_there_are_too_many_states_is_told(monkeypatch):
-    def fails(theory, *args, **options) -> Posterior:
-        if len(theory.axioms) < 2:
-            raise LimitError("a track has too many states")
-        return sample(theory, *args, **options)
+@pytest.mark.parametrize("kind", [LimitError, NoWorldError])
+def test_an_axiom_without_which_nothing_can_be_sampled_is_told(monkeypatch, kind):
+    def fails(asked: Problem) -> Posterior:
+        if len(asked.theory.axioms) < 2:
+            raise kind("a track has too many states")
+        return sample(asked)
 
     monkeypatch.setattr(module, "sample", fails)
-    (one,) = worth(
-        THEORY, TABLES, observed(0.3), ["P", "Q"], axioms=["Seen"], folds=2, rates=RATES,
-        sampling=SAMPLING,
-    )  # fmt: skip
+    (one,) = worth(problem(observed(0.3)), ["Seen"], folds=2)
     assert one.problem == "a track has too many states"
     assert math.isnan(one.gain)
 
@@ -136,5 +131,5 @@ def test_bad_input_is_refused():
         ({"folds": 2}, few, "2 folds need as many labels, and there are 1"),
     ):  # fmt: skip
         with pytest.raises(DataError) as error:
-            worth(THEORY, TABLES, given_labels, ["P", "Q"], **options)
+            worth(problem(given_labels), **options)
         assert str(error.value) == f"error: {message}"

@@ -15,7 +15,7 @@ import fotltn
 from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.run import SamplingProgress, SamplingRun
+from fotltn.posterior.run import SamplingProgress, SamplingRun, sampler_of
 from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
 from fotltn.project.config import Config, read_config
@@ -110,7 +110,7 @@ def test_without_axioms_nothing_is_obeyed(tmp_path):
 
 def test_weights_of_axioms_are_those_of_the_project(tmp_path):
     toml = other(("[training]", "[objective]\naxiom_weights = { Signs = 7.5 }\n[training]"))
-    clauses = problem_of(build(read_config(project(tmp_path, toml)))).sampler().structure.clauses
+    clauses = sampler_of(problem_of(build(read_config(project(tmp_path, toml))))).structure.clauses
     assert {c.axiom: c.weight for c in clauses} == {"Stays": None, "Signs": 7.5}
 
 

@@ -11,6 +11,7 @@ import torch
 from fotltn.errors import FotError
 from fotltn.learn.objective import fact_loss
 from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.run import sampler_of
 from fotltn.project.build import build
 from fotltn.project.config import Config, config_of, read_config
 from fotltn.project.problem import problem_of
@@ -44,7 +45,7 @@ RATES = '[objective]\npreset = "recipe"\nmissed = { Slow = 0.2, Faulty = "learne
 
 def test_rates_are_given_by_predicate(tmp_path):
     built = build(read_config(project(tmp_path, other(("[training]", RATES)))))
-    evidence = problem_of(built).sampler().evidence
+    evidence = sampler_of(problem_of(built)).evidence
     assert evidence.rates["Slow"] == NoiseRates(0.2, 0.1)
     assert evidence.rates["Alarm"] == NoiseRates(0.1, 0.1)
     assert evidence.learned == {"Faulty"}
@@ -52,7 +53,7 @@ def test_rates_are_given_by_predicate(tmp_path):
 
 def test_rates_are_learned_where_nothing_is_said_of_noise(tmp_path):
     built = build(read_config(project(tmp_path)))
-    assert problem_of(built).sampler().evidence.learned == {
+    assert sampler_of(problem_of(built)).evidence.learned == {
         "Faulty",
         "Slow",
         "Alarm",
@@ -146,7 +147,7 @@ REFUSED = {
 def test_what_cannot_be_is_refused_with_what_would_work(tmp_path, what):
     text, message, hint = REFUSED[what]
     with pytest.raises(FotError) as caught:
-        problem_of(build(read_config(project(tmp_path, text)))).sampler()
+        sampler_of(problem_of(build(read_config(project(tmp_path, text)))))
     first = caught.value.diagnostics[0]
     assert (first.message, first.hint) == (message, hint)
     assert first.span is not None or hint is None

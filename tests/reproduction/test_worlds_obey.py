@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fotltn.analysis.truncation import if_longer
+from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
@@ -18,10 +19,11 @@ QUICK = Sampling(worlds=2, burn_in=12, sweeps=2, stored=2)
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_sampled_world_breaks_a_hard_axiom(name):
     work = case(name, 0.3, 0)
-    posterior = sample(
+    problem = Problem(
         work.theory, work.tables, work.train, work.learned,
         rates=dict.fromkeys(work.learned, work.told), sampling=QUICK, define=definitions(work),
     )  # fmt: skip
+    posterior = sample(problem)
     hard = [axiom for axiom in work.theory.axioms if axiom.hard]
     assert hard
     for number in range(posterior.count):
