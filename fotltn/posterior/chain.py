@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fotltn.posterior.automata import Flags, Numbers
 from fotltn.posterior.product import TrackAutomaton
 
 #: Numbers that one pass may hold, on a CPU.
@@ -15,6 +17,9 @@ _NUMBERS_AT_ONCE = 1 << 25
 
 #: And on a GPU, as a share of the numbers that it could hold.
 _SHARE = 1 / 16
+
+#: Of a draw with so few numbers, what edges weigh is stored on the way back.
+_FEW_NUMBERS = 1 << 20
 
 #: Products are brought back to about 1 every so many points.
 _SCALED = 4
@@ -46,9 +51,10 @@ class Weights:
     Args:
         evidence: logarithms by letter, with axes (track, time, letter).
         static: logarithms by the value of the static bits, with axes (track, value).
-        moves: logarithms by prior condition, way and state, of the prior.
-        prior: the prior condition, with axes (track, time).
-        conditions: the conditions as bits, with axes (world, track, time), of world perhaps one.
+        moves: what edges weigh by the prior, where conditions allow them, with axes (edge,
+            condition); see `Chain.moves`.
+        conditions: the number of what conditions say, with axes (world, track, time), of world
+            perhaps one.
         lengths: the number of points of each track.
         gains: those of windows.
     """
@@ -56,37 +62,77 @@ class Weights:
     evidence: Tensor
     static: Tensor
     moves: Tensor
-    prior: Tensor
     conditions: Tensor
     lengths: Tensor
     gains: Sequence[Gain] = ()
 
 
 class Chain:
-    """Draws tracks of one product."""
+    """Draws tracks of one product.
+
+    An edge leads from a state by a letter to a state, under some conditions. States are numbered
+    by how many edges lead on from them, those with most first, and edges such that the first edges
+    of all states come first, then the second ones: sums over the edges of a state are sums of
+    blocks.
+
+    Attributes:
+        source: the state that each edge leads from.
+        letter: its letter.
+        target: the state that it leads to.
+        open: under which conditions there is the edge, with axes (edge, condition).
+        last: for each state the remembered bits, as the product has them.
+        statics: for each state the value of the static bits.
+    """
 
     def __init__(self, product: TrackAutomaton, device: torch.device) -> None:
         """Put a product on a device."""
-        self.product = product
-        self.states, self.ways = product.letter.shape
-        # Ways come before states, so that sums over ways are of long rows.
-        self.letter = torch.from_numpy(product.letter.T.copy()).to(device)
-        self.next = torch.from_numpy(product.next.swapaxes(1, 2).copy()).to(device)
-        self.accepts = torch.from_numpy(product.accepts).to(device)
-        self.starts = torch.from_numpy(product.starts).to(device)
-        self.statics = torch.from_numpy(product.statics).to(device)
-        self.before = [torch.from_numpy(b).to(device) for b in product.before]
-        self.device = device
+        self.product, self.device = product, device
+        self.states = product.states
+        condition, state, way = np.nonzero(product.next < self.states)
+        steps = np.stack([state, product.letter[state, way], product.next[condition, state, way]])
+        edges, which = np.unique(steps, axis=1, return_inverse=True)
+        degree = np.bincount(edges[0], minlength=self.states)
+        states = np.argsort(-degree, kind="stable")
+        number = np.argsort(states)
+        first = np.cumsum(degree) - degree
+        turn = np.arange(edges.shape[1]) - first[edges[0]]
+        order = np.lexsort((number[edges[0]], turn))
+        self.source, self.letter, self.target = (
+            torch.from_numpy(part).to(device)
+            for part in (number[edges[0, order]], edges[1, order], number[edges[2, order]])
+        )
+        allowed = np.zeros((edges.shape[1], len(product.next)), dtype=bool)
+        allowed[np.argsort(order)[which.reshape(-1)], condition] = True
+        self.open = torch.from_numpy(allowed).to(device)
+        #: How many states have a first edge, a second one, ….
+        self.blocks = [int((degree > n).sum()) for n in range(max(1, degree.max(initial=0)))]
+        # For each state its edges; the number of edges stands for none.
+        edge = np.full((len(self.blocks), self.states), edges.shape[1])
+        edge[turn[order], number[edges[0, order]]] = np.arange(edges.shape[1])
+        self.edge = torch.from_numpy(edge).to(device)
+        starts = np.where(product.starts < 0, -1, number[product.starts])
+        self.starts = torch.from_numpy(starts).to(device)
+
+        def in_order(values: Numbers | Flags) -> Tensor:
+            return torch.from_numpy(values[states]).to(device)
+
+        self.accepts, self.last = in_order(product.accepts), in_order(product.last)
+        self.statics = in_order(product.statics)
+        self.before = [in_order(b) for b in product.before]
         self.at_once = _NUMBERS_AT_ONCE
         if device.type == "cuda":
             memory = torch.cuda.get_device_properties(device).total_memory
             self.at_once = int(memory / torch.float64.itemsize * _SHARE)
 
+    def moves(self, prior: Tensor) -> Tensor:
+        """What edges weigh, with one more that is never open, by logarithms of the same axes."""
+        return torch.nn.functional.pad(prior.exp() * self.open, (0, 0, 0, 1))
+
     def patterns(self, gain: Gain, digits: Tensor) -> Tensor:
-        """The pattern of each way and state: what was, and the letter's own digit."""
+        """The pattern of each edge: what was, and the letter's own digit."""
         before = self.before[gain.window] % gain.base ** (gain.length - 1)
-        pattern = before * gain.base + digits[self.letter]
-        patterns: Tensor = pattern + self.statics * gain.base**gain.length
+        pattern = before[self.source] * gain.base + digits[self.letter]
+        patterns: Tensor = pattern + self.statics[self.source] * gain.base**gain.length
         return patterns
 
     def draw(
@@ -106,172 +152,164 @@ class Chain:
             minus infinity where none is possible.
         """
         tracks, times = weights.evidence.shape[:2]
-        edges = self.states * self.ways
-        per_track = worlds * (times + 1) * (2 * edges + self.states + 1)
+        symbols, which = self._symbols(weights, digits)
+        per_track = worlds * ((times + 1) * (self.states + len(symbols)) + 3 * len(which))
         step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
         parts = []
         for start in range(0, tracks, step):
-            part = slice(start, min(start + step, tracks))
-            parts.append(self._draw(_some(weights, part), digits, generator, worlds))
+            some = _some(weights, slice(start, min(start + step, tracks)))
+            by_symbol = self._weighed(some, symbols)
+            parts.append(self._draw(some, by_symbol, which, generator, worlds))
         letters, statics, totals = zip(*parts, strict=True)
         return torch.cat(letters, 1), torch.cat(statics, 1), torch.cat(totals, 1)
 
+    def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """What evidence and gains tell apart: letters and patterns; and the one of each edge."""
+        told = [self.letter]
+        told += [self.patterns(g, d) for g, d in zip(weights.gains, digits, strict=True)]
+        symbols, which = torch.unique(torch.stack(told, 1), dim=0, return_inverse=True)
+        return symbols, which
+
+    def _weighed(self, weights: Weights, symbols: Tensor) -> Tensor:
+        """What symbols weigh, with axes (time, symbol, track, world), of world perhaps one."""
+        times = weights.evidence.shape[1]
+        total = weights.evidence.permute(1, 2, 0)[:, symbols[:, 0]].unsqueeze(-1)
+        for gain, pattern in zip(weights.gains, symbols.T[1:], strict=True):
+            values = gain.values[:, :, :times].permute(2, 3, 1, 0).contiguous()
+            total = total + values.index_select(1, pattern)
+        return (total - total.amax(1, keepdim=True)).exp_()
+
     def _draw(
-        self, weights: Weights, digits: Sequence[Tensor], generator: torch.Generator, worlds: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        tracks, times = weights.evidence.shape[:2]
-        count = worlds * tracks
-        gains = [self._normalised(gain) for gain in weights.gains]
-        ways = self._ways(weights, gains, digits, worlds)
-        following = self._following(weights, worlds)
-        lengths = weights.lengths.expand(worlds, tracks).reshape(-1)
-        end = self._ends(weights, gains, lengths, count)
-        later, scale = end.clone(), torch.zeros_like(end[:, 0])
-        total = later[:, :-1]  # what lies behind a state that leads nowhere stays 0
-        by_way = ways.view(times, count, self.ways, self.states)
-        least = int(lengths.min()) if count else 0
-        for t in range(times - 1, -1, -1):
-            # From here on, `ways` has what lies behind each way, too.
-            ways[t].mul_(later.gather(1, following[t]))
-            torch.sum(by_way[t], 1, out=total)
-            if t % _SCALED == 0 or t >= least:
-                best = total.amax(-1, keepdim=True).clamp_min(1e-300)
-                if t >= least:
-                    inside = (t < lengths).unsqueeze(-1)
-                    best = torch.where(inside, best, 1.0)
-                    total.copy_(torch.where(inside, total / best, end[:, :-1]))
-                else:
-                    total.div_(best)
-                scale += best.squeeze(-1).log()
-        return self._forwards(weights, ways, following, later, scale, lengths, generator)
-
-    def _ways(
-        self, weights: Weights, gains: Sequence[Tensor], digits: Sequence[Tensor], worlds: int
-    ) -> Tensor:
-        """What ways weigh, with axes (time, world and track, way and state)."""
-        tracks, times = weights.evidence.shape[:2]
-        count = worlds * tracks
-        letter = self.letter.reshape(-1)
-        moves = weights.moves.reshape(weights.moves.shape[0], -1).exp()
-        by_prior = moves[weights.prior.T] if moves.shape[0] > 1 else moves
-        near = [n for n, gain in enumerate(weights.gains) if gain.length == 1]
-        if near:
-            # What sees one point alone goes by letter, before letters become ways.
-            values = weights.evidence.shape[2]
-            static = torch.arange(len(self.starts), device=self.device).unsqueeze(-1)
-            spread = weights.evidence.unsqueeze(2).expand(worlds, -1, -1, len(static), -1)
-            total = spread.reshape(count, times, -1)
-            for number in near:
-                gain, which = weights.gains[number], digits[number]
-                pattern = (which + static * gain.base).reshape(-1)
-                seen = gain.values[:, :, :times].reshape(count, times, -1)
-                total = total + seen[:, :, pattern]
-            total = (total - total.amax(-1, keepdim=True)).exp().transpose(0, 1)
-            index = (self.statics * values + self.letter).reshape(-1)
-            ways = total[:, :, index]
-            if len(moves) == 1:
-                ways *= by_prior
-            else:
-                ways.view(times, worlds, tracks, -1).mul_(by_prior.unsqueeze(1))
-        else:
-            top = weights.evidence.amax(-1, keepdim=True)
-            evidence = (weights.evidence - top).exp().transpose(0, 1)
-            value = evidence[:, :, letter] * by_prior
-            ways = value.unsqueeze(1).expand(times, worlds, *value.shape[1:])
-            ways = ways.reshape(times, count, -1).clone()
-        for number, gain in enumerate(weights.gains):
-            if number not in near:
-                pattern = self.patterns(gain, digits[number]).reshape(-1)
-                ways *= gains[number][:, :times].transpose(0, 1)[:, :, pattern]
-        return ways
-
-    def _following(self, weights: Weights, worlds: int) -> Tensor:
-        """Where ways lead, with the same axes."""
-        tracks, times = weights.evidence.shape[:2]
-        nexts = self.next.reshape(self.next.shape[0], -1)
-        if nexts.shape[0] == 1:
-            return nexts.expand(times, worlds * tracks, -1)
-        conditions = weights.conditions.expand(worlds, tracks, times).reshape(-1, times)
-        return nexts[conditions.T]
-
-    def _forwards(
-        self, weights: Weights, ways: Tensor, following: Tensor, first: Tensor, scale: Tensor,
-        lengths: Tensor, generator: torch.Generator,
+        self, weights: Weights, by_symbol: Tensor, which: Tensor, generator: torch.Generator,
+        worlds: int,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         tracks, times = weights.evidence.shape[:2]
-        count = ways.shape[1]
-        worlds = count // max(1, tracks)
-        starts = torch.where(self.starts < 0, self.states, self.starts)
-        static = weights.static.expand(worlds, *weights.static.shape).reshape(count, -1)
-        top = static.amax(-1, keepdim=True)
-        begins = (static - top).exp() * first[:, starts]
-        total = begins.sum(-1).log() + top.squeeze(-1) + scale
+        lengths = weights.lengths.unsqueeze(-1)
+        least = int(lengths.min()) if tracks else 0
+        shape = (self.states, tracks, worlds)
+        end = self._ends(weights, worlds)
+        later = torch.empty(times + 1, *shape, dtype=end.dtype, device=self.device)
+        later[times] = end
+        scale = torch.zeros(tracks, worlds, dtype=end.dtype, device=self.device)
+        conditions = weights.conditions.permute(2, 1, 0).contiguous()
+        moves = weights.moves[:-1]
+        small = times * len(which) * tracks * worlds <= _FEW_NUMBERS
+        stored = torch.zeros(
+            times if small else 1, len(which) + 1, tracks, worlds, dtype=end.dtype,
+            device=self.device,
+        )  # fmt: skip
+        for t in range(times - 1, -1, -1):
+            by_edge = stored[t if small else 0, :-1]
+            torch.index_select(later[t + 1], 0, self.target, out=by_edge)
+            by_edge *= by_symbol[t].index_select(0, which)
+            if moves.shape[1] > 1:
+                at = conditions[t].reshape(1, -1).expand(len(which), -1)
+                by_edge *= moves.gather(1, at).view(-1, *conditions.shape[1:])
+            else:
+                by_edge *= moves.unsqueeze(-1)
+            total = self._by_state(by_edge, later[t])
+            if t % _SCALED == 0 or t >= least:
+                best = total.amax(0).clamp_min(1e-300)
+                if t >= least:
+                    inside = t < lengths
+                    best = torch.where(inside, best, 1.0)
+                    total.copy_(torch.where(inside, total / best, end))
+                else:
+                    total.div_(best)
+                scale += best.log()
+        none = torch.zeros(1, dtype=torch.int64, device=self.device)
+        which, target = torch.cat([which, none]), torch.cat([self.target, none])
+        every = torch.arange(tracks * worlds, device=self.device)
+        place = every if by_symbol.shape[-1] == worlds else every // worlds
+        where = every if conditions.shape[-1] == worlds else every // worlds
+        several = moves.shape[1] > 1
+
+        def weigh(t: int, edges: Tensor) -> Tensor:
+            """What some edges of each track weigh at a point, with what lies behind them."""
+            if small:
+                return stored[t].flatten(1)[edges, every]
+            value = weights.moves[edges, conditions[t].flatten()[where] if several else 0]
+            value = value * by_symbol[t].flatten(1)[which[edges], place]
+            return value * later[t + 1].flatten(1)[target[edges], every]
+
+        return self._forwards(weights, weigh, later[0], scale, generator)
+
+    def _by_state(self, by_edge: Tensor, total: Tensor) -> Tensor:
+        """Sums over the edges that lead on from each state."""
+        start = self.blocks[0]
+        total[:start] = by_edge[:start]
+        total[start:] = 0.0
+        for number in self.blocks[1:]:
+            total[:number] += by_edge[start : start + number]
+            start += number
+        return total
+
+    def _forwards(
+        self, weights: Weights, weigh: Callable[[int, Tensor], Tensor], first: Tensor,
+        scale: Tensor, generator: torch.Generator,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        times, (tracks, worlds) = weights.evidence.shape[1], scale.shape
+        count = tracks * worlds
+        static = weights.static.T.unsqueeze(-1)
+        top = static.amax(0)
+        begins = (static - top).exp() * first[self.starts]
+        begins = torch.where((self.starts >= 0)[:, None, None], begins, 0.0).flatten(1)
+        total = begins.sum(0).log() + (top + scale).flatten()
         draws = torch.rand(
-            times + 1, count, 1, dtype=ways.dtype, generator=generator, device=self.device
+            times + 1, count, dtype=first.dtype, generator=generator, device=self.device
         )
-        chosen = _picked(begins.unsqueeze(-1), draws[times]).squeeze(-1)
-        # Where each state would go is drawn for all states, so that the walk is a look-up.
-        by_way = ways.view(times, count, self.ways, self.states)
-        picked = _picked(by_way, draws[:times])
-        edges = picked * self.states + torch.arange(self.states, device=self.device)
-        after = following.gather(2, edges)
-        states = torch.empty(times, count, dtype=torch.int64, device=self.device)
-        state = starts[chosen].clamp_max(self.states - 1).unsqueeze(-1)
+        chosen = _picked(begins, draws[times])
+        none = torch.zeros(1, dtype=torch.int64, device=self.device)
+        target, letter = torch.cat([self.target, none]), torch.cat([self.letter, none])
+        lengths = weights.lengths.repeat_interleave(worlds)
         least = int(lengths.min()) if count else 0
+        state = self.starts[chosen].clamp_min(0)
+        taken = torch.empty(times, count, dtype=torch.int64, device=self.device)
         for t in range(times):
-            states[t] = state.squeeze(-1)
-            state = after[t].gather(1, state).clamp_max_(self.states - 1)
-            if t >= least:
-                state = torch.where((t < lengths).unsqueeze(-1), state, states[t].unsqueeze(-1))
-        edges = edges.gather(2, states.unsqueeze(-1)).squeeze(-1)
-        letters = self.letter.reshape(-1)[edges]
+            edges = self.edge[:, state]
+            way = _picked(weigh(t, edges), draws[t])
+            taken[t] = edges.gather(0, way.unsqueeze(0))[0]
+            after = target[taken[t]]
+            state = after if t < least else torch.where(t < lengths, after, state)
+        letters = letter[taken]
         if least < times:
-            inside = torch.arange(times, device=self.device).unsqueeze(-1) < lengths
-            letters = torch.where(inside, letters, 0)
-        shaped = letters.reshape(times, worlds, tracks).permute(1, 2, 0)
-        return shaped, chosen.reshape(worlds, tracks), total.reshape(worlds, tracks)
+            letters *= torch.arange(times, device=self.device).unsqueeze(-1) < lengths
+        shaped = letters.reshape(times, tracks, worlds).permute(2, 1, 0)
+        return shaped, chosen.reshape(tracks, worlds).T, total.reshape(tracks, worlds).T
 
-    def _normalised(self, gain: Gain) -> Tensor:
-        values = gain.values - gain.values.amax(-1, keepdim=True)
-        return values.exp().reshape(-1, *values.shape[2:])
-
-    def _ends(
-        self, weights: Weights, gains: Sequence[Tensor], lengths: Tensor, count: int
-    ) -> Tensor:
+    def _ends(self, weights: Weights, worlds: int) -> Tensor:
         """What it is worth to end in a state: windows that reach beyond the end are read there."""
-        end = self.accepts.to(weights.evidence.dtype).expand(count, -1).clone()
-        for gain, values in zip(weights.gains, gains, strict=True):
+        tracks, times = weights.evidence.shape[:2]
+        end = self.accepts.to(weights.evidence.dtype)[:, None, None]
+        every = torch.arange(tracks, device=self.device)
+        for gain in weights.gains:
             base, length = gain.base, gain.length
-            for ahead in range(values.shape[1] - weights.evidence.shape[1]):
+            for ahead in range(gain.values.shape[2] - times):
                 # `ahead + 1` digits of zero have come in.
                 before = self.before[gain.window] % base ** (length - 1)
                 pattern = (before * base ** (ahead + 1)) % base**length
                 pattern = pattern + self.statics * base**length
-                at = (lengths + ahead).clamp_max(values.shape[1] - 1)
-                row = values[torch.arange(count, device=self.device), at]
-                end = end * row[:, pattern]
-        return torch.cat([end, torch.zeros_like(end[:, :1])], 1)
+                at = (weights.lengths + ahead).clamp_max(gain.values.shape[2] - 1)
+                row = gain.values[:, every, at]
+                row = (row - row.amax(-1, keepdim=True)).exp()
+                end = end * row[:, :, pattern].permute(2, 1, 0)
+        return end.expand(-1, tracks, worlds)
 
 
 def _some(weights: Weights, part: slice) -> Weights:
-    return Weights(
-        weights.evidence[part], weights.static[part], weights.moves, weights.prior[part],
-        weights.conditions[:, part], weights.lengths[part],
-        [Gain(g.values[:, part], g.window, g.length, g.base) for g in weights.gains],
+    return replace(
+        weights, evidence=weights.evidence[part], static=weights.static[part],
+        conditions=weights.conditions[:, part], lengths=weights.lengths[part],
+        gains=[Gain(g.values[:, part], g.window, g.length, g.base) for g in weights.gains],
     )  # fmt: skip
 
 
 def _picked(value: Tensor, draw: Tensor) -> Tensor:
-    """A place of the last axis but one, as likely as its value is large.
+    """A place of the first axis, as likely as its value is large.
 
     Args:
         value: what places weigh.
         draw: numbers from 0 to 1, without that axis.
     """
-    limit = value.sum(-2) * draw
-    place = torch.zeros(limit.shape, dtype=torch.int64, device=value.device)
-    so_far = torch.zeros_like(limit)
-    for way in range(value.shape[-2] - 1):
-        so_far = so_far + value[..., way, :]
-        place += so_far <= limit
-    return place
+    so_far = value.cumsum(0)
+    return (so_far[:-1] <= so_far[-1] * draw).sum(0)

@@ -280,6 +280,14 @@ class Prior:
                 group.values |= (self.cases >> self.conditions.index(number) & 1) << place
         return at
 
+    def case_of(self, words: Tensor) -> Tensor:
+        """The number of the case of values of all conditions, as bits; 0 for those not seen."""
+        chosen = torch.zeros_like(words)
+        for place, number in enumerate(self.conditions):
+            chosen |= (words >> number & 1) << place
+        at = torch.searchsorted(self.cases, chosen).clamp_max(len(self.cases) - 1)
+        return torch.where(self.cases[at] == chosen, at, 0)
+
     @property
     def static(self) -> Tensor:
         """Logarithms of all static bits, by value."""
@@ -296,20 +304,19 @@ class Prior:
         """The names of all groups."""
         return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
 
-    def by_way(self, letters: Tensor, letter: Tensor, last: Tensor, static: Tensor) -> Tensor:
-        """Logarithms of each way on, with axes (case of conditions, way, state).
+    def by_step(self, letters: Tensor, last: Tensor, static: Tensor) -> Tensor:
+        """Logarithms of steps, with axes (case of conditions, step).
 
         Args:
-            letters: the bits of each letter.
-            letter: the letter of each way, with axes (way, state).
-            last: the remembered bits of each state, or -1 at the start.
-            static: the values of the static bits of each state.
+            letters: the bits of each step.
+            last: the remembered bits before it, or -1 at the start.
+            static: the values of the static bits.
         """
-        at = torch.arange(len(self.cases), device=self.device).reshape(-1, 1, 1)
-        total = torch.zeros(len(self.cases), *letter.shape, dtype=torch.float64, device=self.device)
+        at = torch.arange(len(self.cases), device=self.device).unsqueeze(-1)
+        total = torch.zeros(len(self.cases), len(last), dtype=torch.float64, device=self.device)
         started, remembered = last >= 0, self.kind.shape.remembered
         for group in self.groups:
-            now = as_number(letters, group.bits)[letter]
+            now = as_number(letters, group.bits)
             before = chosen_bits(last.clamp_min(0), remembered, group.bits)
             where = group.where(
                 at, static, chosen_bits(last.clamp_min(0), remembered, group.beside)

@@ -65,7 +65,6 @@ class Mover:
         self.lengths = circuit.lengths(self.rows)
         self.chain = Chain(kind.product, self.device)
         self.letters = torch.from_numpy(kind.product.letters).to(self.device)
-        self.last = torch.from_numpy(kind.product.last).to(self.device)
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
         fixed = [
             n for n, f in enumerate(kind.conditions) if predicates(f) and not circuit.varies(f)
@@ -163,9 +162,11 @@ class Mover:
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static
-        self._moves = self.prior.by_way(
-            self.letters, self.chain.letter, self.last, self.chain.statics
+        chain = self.chain
+        steps = self.prior.by_step(
+            self.letters[chain.letter], chain.last[chain.source], chain.statics[chain.source]
         )
+        self._moves = chain.moves(steps[self.prior.case_of(self.symbols)].T)
         weights: dict[int, Tensor] = {}
         for one in (one for colour in self.colours for one in colour.couplings):
             if id(one.factor) not in weights:
@@ -237,8 +238,8 @@ class Mover:
         tracks = colour.tracks
         gains, digits = self._gains(colour, worlds, held, heat)
         weights = Weights(
-            self._evidence[tracks], self._static[tracks], self._moves, self.prior_at[tracks],
-            conditions[:, tracks], self.lengths[tracks], gains,
+            self._evidence[tracks], self._static[tracks], self._moves, conditions[:, tracks],
+            self.lengths[tracks], gains,
         )  # fmt: skip
         letters, static, totals = self.chain.draw(weights, digits, generator, self.worlds)
         bits = self.letters[letters]
