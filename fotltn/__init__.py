@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fotltn.learn.module import AxiomLoss as AxiomLoss
     from fotltn.monitor.monitor import Monitor as Monitor
     from fotltn.monitor.trace import steps as steps
+    from fotltn.monitor.watch import Watch as Watch
     from fotltn.posterior.posterior import Posterior as Posterior
     from fotltn.project.api import train as train
     from fotltn.project.callbacks import Callback as Callback
@@ -84,6 +85,7 @@ __all__ = (
     "SemanticsError",
     "Tables",
     "Theory",
+    "Watch",
     "Wide",
     "audit",
     "cells",
@@ -138,6 +140,7 @@ _LAZY = {
     "Tables": "fotltn.semantics.tables",
     "tables": "fotltn.data",
     "train": "fotltn.project.api",
+    "Watch": "fotltn.monitor.watch",
     "Wide": "fotltn.grounding.wide",
 }
 

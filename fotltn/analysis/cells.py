@@ -25,12 +25,12 @@ from fotltn.analysis.evaluate_cells import (
 from fotltn.analysis.prefix import Prefix, prefix, rebuild, weights
 from fotltn.analysis.presence import present_where_used
 from fotltn.analysis.record import look_up
-from fotltn.analysis.text import text_of, written
 from fotltn.analysis.truncation import End, end_of, undecided
 from fotltn.decisions import threshold_of, two_valued
 from fotltn.errors import DataError, listing
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom, CheckedFormula
+from fotltn.logic.text import text_of, written
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics, check_share
 from fotltn.semantics.tables import Tables, Value, spread

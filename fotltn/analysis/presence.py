@@ -8,24 +8,22 @@ the trace asks for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from fotltn.analysis.axes import columns
 from fotltn.logic import core as c
-from fotltn.logic.span import HERE, TimeSpan, spans
+from fotltn.logic.span import HERE, TimeSpan, times_of_use
 from fotltn.semantics.tables import Tables, Value
-from fotltn.tree import children
 
 
 def present_where_used(
     axes: tuple[c.Axis, ...], body: c.Formula, tables: Tables
 ) -> tuple[Value, ...]:
     """Where entities are present when the body of a formula uses them, a mask for each use."""
-    used = times_of_use(body, tables) if tables.present else {}
+    used = times_of_use(body, _moves(tables)) if tables.present else {}
     return tuple(
         Value((axis,), _within(present, span, tables))
         for axis in axes
@@ -34,29 +32,15 @@ def present_where_used(
     )
 
 
-def times_of_use(body: c.Formula, tables: Tables) -> dict[tuple[c.Axis, int | None], set[TimeSpan]]:
-    """For each variable, by axis and column, when what changes over time is asked about it."""
-    used: dict[tuple[c.Axis, int | None], set[TimeSpan]] = {}
-    for node, read in spans(body).items():
-        if not isinstance(node, c.Atom | c.Equal | c.Compare):
-            continue
-        waiting: list[tuple[c.Atom | c.Equal | c.Compare | c.AnyTerm, bool]] = [(node, False)]
-        while waiting:
-            part, moves = waiting.pop()
-            match part:
-                case c.Atom(name):
-                    moves = tables.table(name).shape[-1] > 1
-                case c.Apply(name):
-                    moves = moves or tables.function(name).shape[-1] > 1
-                case c.Variable(axis, _, column):
-                    if moves:
-                        used.setdefault((axis, column), set()).update(read)
-                case c.Equal() | c.Compare() | c.Constant() | c.Number():
-                    pass
-                case _:
-                    assert_never(part)
-            waiting += [(n, moves) for n in children(part) if isinstance(n, c.AnyTerm)]
-    return used
+def _moves(tables: Tables) -> Callable[[c.Core], bool]:
+    """Whether what an atom or a term looks up changes over time."""
+
+    def moves(node: c.Core) -> bool:
+        if isinstance(node, c.Atom):
+            return tables.table(node.predicate).shape[-1] > 1
+        return isinstance(node, c.Apply) and tables.function(node.function).shape[-1] > 1
+
+    return moves
 
 
 def _presence(axis: c.Axis, tables: Tables) -> Iterator[tuple[Tensor, int | None]]:

@@ -30,6 +30,7 @@ from fotltn.cli.score import score
 from fotltn.cli.show import show
 from fotltn.cli.train import train
 from fotltn.cli.violations import violations
+from fotltn.cli.watch import watch
 from fotltn.cli.worlds import worlds
 from fotltn.cli.worth import worth
 from fotltn.errors import FotError, InterruptedTrainingError, LimitError
@@ -78,6 +79,7 @@ app = typer.Typer(
 _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Theories and facts": {
         "check": check, "show": show, "eval": evaluate, "rules": rules, "monitor": monitor,
+        "watch": watch,
         "plan": plan,
     },
     "Learning": {"new": new, "train": train, "worth": worth},

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 #: The exit status if an axiom is violated at the end.
 VIOLATED = 3
-
-_CHUNK = 1 << 16
-_MOST_BYTES = 1 << 26  # of a line
 
 
 def monitor(
@@ -120,8 +117,11 @@ def monitor(
 
 def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[InputLine]]:
     """The lines of the input, as many at a time as are there."""
+    from fotltn.monitor.sources import lines_of
+
     if source is None:
-        yield from _lines(sys.stdin.buffer, "<stdin>")
+        for batch in lines_of(sys.stdin.buffer, "<stdin>"):
+            yield [one.line for one in batch]
         return
     try:
         file = stack.enter_context(source.open("rb"))
@@ -139,36 +139,9 @@ def _batches(source: Path | None, stack: ExitStack) -> Iterator[list[InputLine]]
     )  # fmt: skip
     stack.enter_context(bar)
     task = bar.add_task("monitoring", total=size)
-    for batch in _lines(file, str(source)):
+    for batch in lines_of(file, str(source)):
         bar.update(task, completed=file.tell())
-        yield batch
-
-
-def _lines(file: IO[bytes], name: str) -> Iterator[list[InputLine]]:
-    """Whole lines that are not empty, with their numbers."""
-    from fotltn.monitor.steps import InputLine
-
-    left, count = b"", 0
-    while True:
-        chunk = file.read1(_CHUNK)  # type: ignore[attr-defined]
-        *complete, left = (left + chunk).split(b"\n")
-        if not chunk and left:
-            complete, left = [left], b""
-        lines = []
-        for raw in complete:
-            count += 1
-            try:
-                text = raw.decode("utf-8-sig" if count == 1 else "utf-8").rstrip("\r")
-            except UnicodeDecodeError:
-                raise DataError(f"{name}:{count}: this is no UTF-8 text") from None
-            if text.strip():
-                lines.append(InputLine(name, count, text))
-        if len(left) > _MOST_BYTES:
-            raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
-        if lines:
-            yield lines
-        if not chunk:
-            return
+        yield [one.line for one in batch]
 
 
 def _parsed(lines: list[InputLine]) -> tuple[list[TraceStep], DataError | None]:

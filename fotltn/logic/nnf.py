@@ -68,7 +68,7 @@ def _both_signs(node: c.AnyNode, below: list[Signs]) -> Signs:
             a, not_a = below[0]
             if steps == 0:
                 return a, not_a
-            return c.Shift(a, steps, past, weak), c.Shift(not_a, steps, past, not weak)
+            return _shifted(a, steps, past, weak), _shifted(not_a, steps, past, not weak)
         case c.Aggregate(universal, _, window, past):
             a, not_a = below[0]
             return (
@@ -87,6 +87,13 @@ def _both_signs(node: c.AnyNode, below: list[Signs]) -> Signs:
             return TRUE, FALSE  # nobody asks
         case never:
             assert_never(never)
+
+
+def _shifted(arg: c.Formula, steps: int, past: bool, weak: bool) -> c.Formula:
+    """A shift; of a shift of the same kind, both in one."""
+    if isinstance(arg, c.Shift) and (arg.past, arg.weak) == (past, weak):
+        return c.Shift(arg.arg, arg.steps + steps, past, weak)
+    return c.Shift(arg, steps, past, weak)
 
 
 def until(dual: bool, left: c.Formula, right: c.Formula, window: c.Window, past: bool) -> c.Formula:

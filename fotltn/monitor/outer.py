@@ -64,8 +64,8 @@ def outer(formula: c.Formula) -> Outer | None:
     while isinstance(body, c.Quantifier):
         prefix.append(body)
         body = body.body
-    stuck = _stuck(body)
-    splits = _splits(body, stuck)
+    inside = stuck(body)
+    splits = _splits(body, inside)
     numbers: dict[c.Formula, int] = {}
     trees: dict[c.Core, c.Formula] = {}
 
@@ -75,7 +75,7 @@ def outer(formula: c.Formula) -> Outer | None:
     stack = [body]
     while stack:
         part = stack.pop()
-        if part not in stuck:
+        if part not in inside:
             trees[part] = leaf(part)
             continue
         match c.closed(part):
@@ -98,7 +98,7 @@ def outer(formula: c.Formula) -> Outer | None:
     return Outer(tree, tuple(numbers))
 
 
-def _stuck(formula: c.Formula) -> set[c.Core]:
+def stuck(formula: c.Formula) -> set[c.Core]:
     """The parts in which some quantifier has the future beneath it."""
     later = having(formula, looks_ahead)
     return having(formula, lambda node: isinstance(node, c.Quantifier) and node in later)
@@ -114,13 +114,13 @@ class _Split(NamedTuple):
     some: list[Part]
 
 
-def _splits(formula: c.Formula, stuck: set[c.Core]) -> dict[c.Core, _Split]:
+def _splits(formula: c.Formula, inside: set[c.Core]) -> dict[c.Core, _Split]:
     """Each part of a formula, split if it is stuck."""
     known: dict[c.Core, _Split] = {}
     for node in postorder(formula):
         if isinstance(node, c.Formula):
             plain = _Split([((), node)], [((), node)])
-            known[node] = _split(node, plain, known) if node in stuck else plain
+            known[node] = _split(node, plain, known) if node in inside else plain
     return known
 
 
@@ -194,9 +194,33 @@ def _apart(
     return _apart(tuple(fresh.get(a, a) for a in axes), renamed, taken)
 
 
+def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Part] | None:
+    """A formula in normal form as `∧ᵢ ∀ axesᵢ. partᵢ`, no quantifier with the future beneath it.
+
+    Args:
+        formula: what is taken apart.
+        taken: axes that are bound outside of it; those of parts have other names.
+    """
+    inside = stuck(formula)
+    parts: list[Part] = []
+    for axes, part in _splits(formula, inside)[formula].all if inside else [((), formula)]:
+        free = _pushed(part, lambda node: node)
+        if free is None:
+            return None
+        axes, free = _apart(axes, free, taken)
+        waiting = [free]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, c.And):
+                waiting += [node.right, node.left]
+            else:
+                parts.append((axes, node))
+    return parts
+
+
 def _pulled(split: _Split, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula | None:
     for universal, parts in ((True, split.all), (False, split.some)):
-        if not any(_stuck(part) for _, part in parts):
+        if not any(stuck(part) for _, part in parts):
             trees = [
                 c.Quantifier(universal, axes, None, leaf(part)) if axes else leaf(part)
                 for axes, part in parts
@@ -207,7 +231,7 @@ def _pulled(split: _Split, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula 
 
 def _pushed(node: c.Formula, leaf: Callable[[c.Formula], c.Formula]) -> c.Formula | None:
     for _ in range(_MOST_PASSES):
-        if not _stuck(node):
+        if not stuck(node):
             return leaf(node)
         inner = transform(node, _inwards)
         if inner == node:

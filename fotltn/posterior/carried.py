@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fotltn.analysis.text import text_of
+from fotltn.logic.text import text_of
 from fotltn.posterior.evidence import Group, NoiseRates, Prior
 from fotltn.posterior.sampler import Sampler
 

@@ -21,9 +21,9 @@ from fotltn.analysis.axes import binding
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.circuit import FALSE, TRUE, Circuit
 from fotltn.analysis.explain.site import Fact, Site
-from fotltn.analysis.text import text_of
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
+from fotltn.logic.text import text_of
 from fotltn.posterior.clauses import Clause, predicates
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.ground import atom_text, clause_cells, defined, definition_clauses

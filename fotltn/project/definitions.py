@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from fotltn.analysis.text import written
 from fotltn.errors import Diagnostic, FotError, Severity, did_you_mean, listing
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.defined import Definition, definitions_in, symbols
+from fotltn.logic.text import written
 from fotltn.project.config import AUTO, Config, PredicateConfig
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.show import show

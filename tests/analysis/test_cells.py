@@ -18,10 +18,10 @@ from fotltn.analysis.explain.explanation import why
 from fotltn.analysis.over_time import truth_over_time
 from fotltn.analysis.rules import rules
 from fotltn.analysis.satisfaction import satisfaction
-from fotltn.analysis.text import text_of, written
 from fotltn.errors import DataError
 from fotltn.logic import core as c
 from fotltn.logic.check import check, check_formula
+from fotltn.logic.text import text_of, written
 from fotltn.semantics.config import CRISP, PMean, Semantics
 from fotltn.semantics.config import STABLE_PRODUCT as STABLE
 from fotltn.semantics.from_tensors import interpret

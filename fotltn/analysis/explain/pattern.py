@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fotltn.algebra.expr import free_axes_of_all
-from fotltn.analysis.text import text_of
 from fotltn.logic import core as c
 from fotltn.logic.span import HERE, TimeSpan, inside, operands
+from fotltn.logic.text import text_of
 from fotltn.tree import children, parts, postorder, transform
 
 AnyLeaf = c.Atom | c.Equal | c.Compare | c.Edge

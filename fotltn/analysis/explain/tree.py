@@ -15,9 +15,9 @@ from fotltn.analysis.explain.pattern import clipped
 from fotltn.analysis.explain.site import Fact, Inner, Site
 from fotltn.analysis.explain.values import Values, values_at
 from fotltn.analysis.record import Record
-from fotltn.analysis.text import is_iff, kind_of, text_of
 from fotltn.logic import core as c
 from fotltn.logic.span import TimeSpan, operands
+from fotltn.logic.text import is_iff, kind_of, text_of
 from fotltn.semantics.config import GODEL
 from fotltn.semantics.operators import operators
 from fotltn.syntax.notebook import bar, text

@@ -1,0 +1,90 @@
+"""Where steps come from: lines of a file, of a file that grows, or of standard input."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from fotltn.errors import DataError
+from fotltn.monitor.steps import InputLine
+
+_CHUNK = 1 << 16
+_MOST_BYTES = 1 << 26  # of a line
+_PAUSE = 0.1  # seconds between two looks at a file that grows
+
+
+class Arrived(NamedTuple):
+    """A line, and where the next one begins: an offset in bytes, or what a broker calls it."""
+
+    line: InputLine
+    after: int | str
+
+
+class Place(NamedTuple):
+    """Where a source is read from: an offset in bytes, and how many lines come before it."""
+
+    offset: int = 0
+    lines: int = 0
+
+
+#: The beginning of a source.
+START = Place()
+
+
+def lines_of(
+    file: IO[bytes], name: str, start: Place = START, *, follow: Path | None = None
+) -> Iterator[list[Arrived]]:
+    """Lines that are not empty, as many at a time as are there.
+
+    Args:
+        file: what is read; from its place on.
+        name: what errors call it.
+        start: where that is.
+        follow: the path of a file that grows: at its end, more is waited for, and an empty list
+            says that there is nothing yet. A file that is replaced, or cut, is read from its start.
+
+    Raises:
+        DataError: a line is no text, or too long.
+    """
+    left, (offset, count) = b"", start
+    while True:
+        chunk = file.read1(_CHUNK)  # type: ignore[attr-defined]
+        *complete, left = (left + chunk).split(b"\n")
+        if not chunk and follow is not None:
+            if _replaced(file, follow):
+                file.close()
+                file, left, offset, count = follow.open("rb"), b"", 0, 0
+                continue
+            yield []
+            time.sleep(_PAUSE)
+            continue
+        if not chunk and left:
+            complete, left = [left], b""
+        lines = []
+        for raw in complete:
+            count += 1
+            offset += len(raw) + 1
+            try:
+                text = raw.decode("utf-8-sig" if count == 1 else "utf-8").rstrip("\r")
+            except UnicodeDecodeError:
+                raise DataError(f"{name}:{count}: this is no UTF-8 text") from None
+            if text.strip():
+                lines.append(Arrived(InputLine(name, count, text), offset))
+        if len(left) > _MOST_BYTES:
+            raise DataError(f"{name}:{count + 1}: a line has more than {_MOST_BYTES:,} bytes")
+        if lines:
+            yield lines
+        if not chunk:
+            return
+
+
+def _replaced(file: IO[bytes], path: Path) -> bool:
+    """Whether a path leads to another file now, or to one that was cut."""
+    try:
+        now, mine = path.stat(), os.fstat(file.fileno())
+    except OSError:
+        return False  # it may come back
+    return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino) or now.st_size < file.tell()

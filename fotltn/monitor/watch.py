@@ -1,0 +1,375 @@
+"""A watch: every violation of a theory's axioms on a trace that goes on, as it happens and once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fotltn.errors import DataError, LimitError
+from fotltn.logic import core as c
+from fotltn.logic.check import CheckedTheory
+from fotltn.logic.check import check as check_theory
+from fotltn.monitor.compile import is_static
+from fotltn.monitor.conditions import Conditions
+from fotltn.monitor.entries import Entries
+from fotltn.monitor.events import AxiomStanding, CellEvent, OpenCell
+from fotltn.monitor.leaves import WatchedAxiom, watched
+from fotltn.monitor.open_cells import LeafWatch, Outcome, Ranges
+from fotltn.monitor.roster import Key, Roster
+from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.syntax.theory import Theory
+from fotltn.tree import postorder
+
+#: What becomes of cells that more steps could still make true.
+End = Literal["undecided", "final"]
+
+_MOST_STEPS = 1024  # that are taken at once
+
+
+@dataclass(slots=True)
+class AxiomWatch:
+    """An axiom with its leaves, and how often it was violated.
+
+    Args:
+        shape: the axiom by its cells.
+        leaves: what it says of them.
+        told: of bindings with open cells, the times of cells that were told; only where a cell
+            may be violated in several ways.
+        violations: how many there were.
+        recent: the steps of the last ones, with how many there were.
+    """
+
+    shape: WatchedAxiom
+    leaves: list[LeafWatch]
+    told: dict[Key, set[int]] = field(default_factory=dict)
+    violations: int = 0
+    recent: deque[tuple[int, int]] = field(default_factory=deque)
+    last: int | None = None
+
+    @property
+    def many(self) -> bool:
+        """Whether a cell may be violated in several ways."""
+        return len(self.leaves) > 1 or self.leaves[0].leaf.axes != self.shape.axes
+
+
+class Watch:
+    r"""Follows a trace and tells every violation of a theory's axioms.
+
+    >>> import fotltn as fot
+    >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
+    >>> watch = fot.Watch(theory)
+    >>> [str(event) for event in watch.steps([[("Near",)], [("Near",)], [("Stop",)]])]
+    ['step 1: Obey violation, asked at 0']
+    """
+
+    def __init__(
+        self,
+        theory: Theory | CheckedTheory,
+        *,
+        entities: Mapping[str, Sequence[str]] | None = None,
+        header: Header | Mapping[str, Any] | str | None = None,
+        threshold: float = 0.5,
+        presence: Sequence[str] = (),
+        resolved: bool = False,
+        window: int = 1000,
+        forget: int | None = None,
+    ) -> None:
+        """Begin before the first step.
+
+        Args:
+            theory: what to watch.
+            entities: names by sort of those who are there from the start. Others may come.
+            header: the same with static facts and values: an object with the keys of a first line,
+                or that line itself.
+            threshold: the degree from which on a fact is true.
+            presence: predicates that say where entities are present. A cell counts where its
+                entities are present when they are used.
+            resolved: tell of cells that were open and came true, too.
+            window: the number of steps of counts and rates.
+            forget: after how many steps in which nothing is true of it an entity is forgotten,
+                with what is open of it. Without it, nobody is.
+
+        Raises:
+            DataError: the header does not fit the theory, or a predicate of presence is none.
+        """
+        checked = check_theory(theory) if isinstance(theory, Theory) else theory
+        if not 0 < threshold <= 1:
+            raise DataError(f"a threshold lies above 0 and at most at 1, not at {threshold}")
+        if window < 1:
+            raise DataError(f"a window has at least one step, not {window}")
+        if forget is not None and forget < 1:
+            raise DataError(f"entities are forgotten after at least one step, not {forget}")
+        self.forget = forget
+        self.theory, self.signature, self.window = checked, checked.signature, window
+        self.roster = Roster(checked.signature)
+        self.entries = Entries(checked.signature, self.roster, threshold)
+        self.conditions = Conditions(lambda node: is_static(node, checked.signature))
+        self.axioms: dict[str, AxiomWatch] = {}
+        self.unwatched: dict[str, str] = {}
+        self.count = 0
+        self.ended = False
+        self._waiting = 0
+        self._lines = int(isinstance(header, str))
+        there = _presence(presence, checked)
+        for axiom in checked.axioms:
+            try:
+                shape = watched(axiom, there, self._moves)
+                leaves = [LeafWatch(leaf, shape, self.conditions) for leaf in shape.leaves]
+            except LimitError as error:
+                self.unwatched[axiom.name] = error.diagnostics[0].message
+                continue
+            for leaf in leaves:
+                leaf.every = resolved
+            self.axioms[axiom.name] = AxiomWatch(shape, leaves)
+        for constant in checked.signature.constants.values():
+            self.roster.came[constant.sort][constant.name] = 0
+        for node in postorder(*(a.formula for a in checked.axioms)):
+            if isinstance(node, c.Constant):
+                self.roster.came[node.sort][node.name] = 0
+        self.entries.constants = {s: set(names) for s, names in self.roster.came.items()}
+        begin = Header(entities=entities or {}) if header is None else header_of(header)
+        self.roster.begin(0, 1)
+        self.entries.header(begin)
+
+    def _moves(self, node: c.Core) -> bool:
+        if isinstance(node, c.Atom):
+            return not self.signature.predicates[node.predicate].static
+        return isinstance(node, c.Apply) and not self.signature.functions[node.function].static
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def step(self, facts: StepInput = (), values: Iterable[Fact] = ()) -> list[CellEvent]:
+        """Go on by one step: what became certain with it.
+
+        Args:
+            facts: what is true: a predicate with its arguments, and a degree if that is not 1.
+                What is not stated is false. Or all of a step: an object with the keys `facts` and
+                `values`, or a line of JSON.
+            values: the values of functions that change.
+
+        Raises:
+            DataError: a fact does not fit the theory. The watch is as before.
+        """
+        self._lines += 1
+        self._take(step_of(facts, values, line=self._lines))
+        return self._flush()
+
+    def steps(self, steps: Iterable[StepInput]) -> Iterator[CellEvent]:
+        """Go on by many steps, several at a time, which is faster.
+
+        Args:
+            steps: each as `step` takes it; or a file that is open, with a step on each line.
+
+        Raises:
+            DataError: a step does not fit the theory; those before it are done.
+        """
+        name = str(getattr(steps, "name", "steps"))
+        for raw in steps:
+            if not isinstance(raw, TraceStep):
+                self._lines += 1
+                if isinstance(raw, str) and not raw.strip():
+                    continue
+            try:
+                self._take(step_of(raw, name=name, line=self._lines))
+            except DataError:
+                yield from self._flush()
+                raise
+            if self._waiting >= _MOST_STEPS:
+                yield from self._flush()
+        yield from self._flush()
+
+    def _take(self, step: TraceStep) -> None:
+        if self.ended:
+            raise DataError("the trace has ended, so there are no more steps")
+        if isinstance(step, Header):
+            raise wrong(step, "'entities' belongs to the first line", ("entities",))
+        if self._waiting == 0:
+            self.roster.begin(self.count, _MOST_STEPS if self.roster.results else 1)
+        self.entries.step(step, self._waiting)
+        self._waiting += 1
+
+    def _flush(self) -> list[CellEvent]:
+        """Do the steps that wait."""
+        count, self._waiting = self._waiting, 0
+        if count == 0:
+            return []
+        roster = self.roster
+        roster.count, roster.full = count, (1 << count) - 1
+        self.conditions.read(roster)
+        self.count += count
+        events = [event for axiom in self.axioms.values() for event in self._run(axiom)]
+        if self.forget is not None:
+            events += self._forgotten(self.forget)
+        return self._sorted(events)
+
+    def _sorted(self, events: list[CellEvent]) -> list[CellEvent]:
+        """In an order that does not depend on how many steps were taken at once."""
+        places = {name: place for place, name in enumerate(self.axioms)}
+        events.sort(key=lambda e: (e.step, places[e.axiom], e.time, *e.binding.values()))
+        return events
+
+    def _forgotten(self, patience: int) -> list[CellEvent]:
+        """Strike off entities of which nothing was true for too long, and what is open of them."""
+        gone = self.entries.gone(patience)
+        if not gone:
+            return []
+        events = []
+        for axiom in self.axioms.values():
+            for leaf in axiom.leaves:
+                away = _among(leaf.leaf.axes, gone)
+                for key in [key for key in leaf.open if away(key)]:
+                    for times in leaf.open[key].waiting.values():
+                        outcome = Outcome(key, times, self.count - 1, True, None)
+                        events += self._events(axiom, leaf, outcome, "dropped")
+                    leaf.drop(key)
+            away = _among(axiom.shape.axes, gone)
+            axiom.told = {key: times for key, times in axiom.told.items() if not away(key)}
+        for condition in self.conditions.known.values():
+            condition.forget(_among(condition.axes, gone))
+        self.roster.forget(gone)
+        return events
+
+    def _run(self, axiom: AxiomWatch) -> list[CellEvent]:
+        events: list[CellEvent] = []
+        for leaf in axiom.leaves:
+            for outcome in leaf.run(self.roster):
+                events += self._events(axiom, leaf, outcome)
+        if axiom.many and events:
+            events = self._first(axiom, events)
+        self._count(axiom, events)
+        return events
+
+    def _events(
+        self, axiom: AxiomWatch, leaf: LeafWatch, outcome: Outcome, kind: str = "resolved"
+    ) -> list[CellEvent]:
+        """The events of an outcome; a good one is of some kind, a bad one a violation."""
+        key, times, step, good, letter = outcome
+        shape = axiom.shape
+        binding = self.roster.binding(shape.axes, key[: len(shape.axes)])
+        kind = kind if good else "violation"
+        events = []
+        for first, stop in times:
+            for time in range(first, stop):
+                because = () if good else leaf.because(key, time, step, letter)
+                events.append(
+                    CellEvent(
+                        kind, axiom.shape.name, axiom.shape.hard, binding, time, step, because
+                    )
+                )
+        return events
+
+    def _first(self, axiom: AxiomWatch, events: list[CellEvent]) -> list[CellEvent]:
+        """Of several ways in which a cell is violated, the first that is certain."""
+        first = []
+        for event in sorted(events, key=lambda event: event.step):
+            key = tuple(event.binding.values())
+            if event.kind == "violation":
+                times = axiom.told.setdefault(key, set())
+                if event.time in times:
+                    continue
+                times.add(event.time)
+            elif event.time in axiom.told.get(key, ()):
+                continue
+            first.append(event)
+        return first
+
+    def _count(self, axiom: AxiomWatch, events: list[CellEvent]) -> None:
+        for event in events:
+            if event.kind == "violation":
+                axiom.violations += 1
+                axiom.last = event.step
+                if axiom.recent and axiom.recent[-1][0] == event.step:
+                    axiom.recent[-1] = (event.step, axiom.recent[-1][1] + 1)
+                else:
+                    axiom.recent.append((event.step, 1))
+        while axiom.recent and axiom.recent[0][0] < self.count - self.window:
+            axiom.recent.popleft()
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def finish(self, end: End = "undecided") -> list[CellEvent]:
+        """What the end of the trace settles. No steps come after that.
+
+        Args:
+            end: what becomes of cells that more steps could still make true: they are undecided,
+                or, if the end is final, violated.
+
+        Raises:
+            DataError: there was no step.
+        """
+        if self.count == 0:
+            raise DataError("a trace has at least one step, but there was none")
+        self.ended = True
+        events = []
+        for axiom in self.axioms.values():
+            settled: list[CellEvent] = []
+            for leaf in axiom.leaves:
+                for outcome in leaf.finish(self.count - 1, final=end == "final"):
+                    settled += self._events(axiom, leaf, outcome, "undecided")
+            if axiom.many:
+                settled = self._first(axiom, settled)
+            self._count(axiom, settled)
+            events += settled
+        return self._sorted(events)
+
+    # --- how it stands -------------------------------------------------------------------------
+
+    def open(self) -> Iterator[OpenCell]:
+        """The cells that wait for something."""
+        for axiom in self.axioms.values():
+            size = len(axiom.shape.axes)
+            for leaf in axiom.leaves:
+                for key, cells in leaf.open.items():
+                    binding = self.roster.binding(axiom.shape.axes, key[:size])
+                    needs = leaf.needs(key)
+                    for function, times in cells.waiting.items():
+                        fate = None if leaf.restless else leaf.fate(function, cells.quiet)
+                        due = None if fate is None else cells.asof + fate[0]
+                        fails = fate is not None and not fate[1]
+                        for time in _times(times):
+                            yield OpenCell(axiom.shape.name, binding, time, needs, due, fails)
+
+    def standings(self) -> dict[str, AxiomStanding]:
+        """How each axiom stands: violations in all and in the last steps, and what is open."""
+        standings = {}
+        for name, axiom in self.axioms.items():
+            self._count(axiom, [])
+            recent = sum(count for _, count in axiom.recent)
+            waiting = sum(
+                stop - first
+                for leaf in axiom.leaves
+                for cells in leaf.open.values()
+                for times in cells.waiting.values()
+                for first, stop in times
+            )
+            steps = max(1, min(self.count, self.window))
+            standings[name] = AxiomStanding(
+                name, axiom.violations, recent, recent / steps, waiting, axiom.last
+            )
+        return standings
+
+
+def _times(ranges: Ranges) -> Iterator[int]:
+    for first, stop in ranges:
+        yield from range(first, stop)
+
+
+def _among(axes: tuple[c.Axis, ...], gone: Mapping[str, set[str]]) -> Callable[[Key], bool]:
+    """Whether a binding has an entity that is gone."""
+    places = [(i, gone[str(a.sort)]) for i, a in enumerate(axes) if a.sort in gone]
+    return lambda key: any(key[i] in names for i, names in places)
+
+
+def _presence(names: Sequence[str], theory: CheckedTheory) -> dict[str, str]:
+    there: dict[str, str] = {}
+    for name in names:
+        decl = theory.signature.predicates.get(name)
+        if decl is None or decl.static or len(decl.sorts) != 1:
+            raise DataError(
+                f"'{name}' does not say where entities are present; a predicate with one argument, "
+                "which changes over time, does"
+            )
+        there[decl.sorts[0]] = name
+    return there
