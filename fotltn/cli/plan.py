@@ -112,13 +112,14 @@ def _seconds(done: Mapping[Kind, int], *, boolean: bool) -> dict[str, float]:
 
 def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) -> None:
     """How the worlds of a project would be sampled."""
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from fotltn.posterior.plan import explain, plan_of, seconds_of
     from fotltn.posterior.run import sampler_of
     from fotltn.project.build import build
     from fotltn.project.config import read_config
     from fotltn.project.problem import problem_of
+    from fotltn.project.sensing import network_plan
 
     config = read_config(path)
     if posterior:
@@ -132,16 +133,21 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
         )
     built = build(config)
     sampler = sampler_of(problem_of(built))
-    made = plan_of(sampler)
+    made, networks = plan_of(sampler), network_plan(built)
     seconds = seconds_of(sampler) if timed else None
     if as_json:
-        emit_json({"ok": True, "project": str(path), **made.as_dict(), "seconds": seconds})
+        seen = None if networks is None else asdict(networks)
+        plan = {**made.as_dict(), "networks": seen}
+        emit_json({"ok": True, "project": str(path), **plan, "seconds": seconds})
         return
     warn((*built.world.theory.warnings, *built.world.facts.warnings))
     for line in explain(made):
         print(line)
+    if networks is not None:
+        print(networks)
     if seconds is not None:
-        print(f"About {duration(seconds)}, on this machine")
+        without = "" if networks is None else ", without networks"
+        print(f"About {duration(seconds)}, on this machine{without}")
 
 
 def _by_rows(

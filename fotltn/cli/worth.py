@@ -42,7 +42,8 @@ def worth(
     from fotltn.project.config import read_config
     from fotltn.project.problem import problem_of
 
-    problem = problem_of(build(replace(read_config(project), method="posterior")))
+    built = build(replace(read_config(project), method="posterior"))
+    problem = problem_of(built)
     console = Terminal(sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = as_json or not console.is_terminal
@@ -66,3 +67,5 @@ def worth(
             add(table, one.axiom, "–", one.problem, "–")
     show(table)
     say(f"What each adds to the log-likelihood of {count(labels)} labels, held back in parts.")
+    if built.task.grounding.sensors is not None:
+        say("Networks over features are left out: they would have to be trained for each part.")

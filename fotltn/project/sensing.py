@@ -7,11 +7,13 @@ and what they say of cells enters the next draws.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fotltn.format import count
 from fotltn.grounding.labels import Labels
 from fotltn.learn.sensors import Sensors, said_of_cells
 from fotltn.learn.store import below
@@ -158,6 +160,49 @@ class Sensing:
         blind.generator.set_state(tensors["generator"])
 
 
+# --- before anything is learned ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPlan:
+    """What networks will learn beside sampled worlds.
+
+    Args:
+        predicates: of which features say something.
+        parameters: of the networks.
+        copies: how many there are beside the one that travels, each for a fold.
+        epochs: how often all cells are gone over, by each of them.
+        cells: where all arguments are present.
+    """
+
+    predicates: tuple[str, ...]
+    parameters: int
+    copies: int
+    epochs: int
+    cells: int
+
+    def __str__(self) -> str:
+        copies = f", {count(self.copies)} copies" if self.copies else ""
+        return (
+            f"features of {count(self.cells)} cells are seen: {', '.join(self.predicates)}, by "
+            f"networks of {count(self.parameters)} parameters{copies}, {count(self.epochs)} epochs"
+        )
+
+
+def network_plan(built: Built) -> NetworkPlan | None:
+    """What the networks of a project will learn; None if there are none."""
+    grounding = built.task.grounding.sensors
+    if grounding is None:
+        return None
+    folds = folded(grounding, built.world.labels, built.config.sensors.folds)
+    copies = max(len(fold.unique()) for fold in folds.values())
+    return NetworkPlan(
+        tuple(grounding.signature.predicates), sum(p.numel() for p in grounding.parameters()),
+        copies if copies > 1 else 0, built.config.training.epochs,
+        sum(int(there.sum()) for there in present_cells(built.world, grounding).values()),
+    )  # fmt: skip
+
+
 # --- cells ------------------------------------------------------------------------------------
 
 
@@ -196,15 +241,13 @@ def folded(grounding: Grounding, labels: Labels, folds: int) -> dict[str, Tensor
         elif all(fixed.sizes[sort] >= folds for sort in decl.sorts):
             for place, sort in enumerate(decl.sorts, 1):
                 same = [n for n, d in declared.items() if sort in d.sorts]
-                count = sum(
-                    _counted(labels, [n], 1 + at, fixed.sizes[sort])
-                    for n in same
-                    for at, one in enumerate(declared[n].sorts)
-                    if one == sort
-                )
+                true = torch.zeros(fixed.sizes[sort], dtype=torch.float64)
+                for n in same:
+                    for at, one in enumerate(declared[n].sorts, 1):
+                        true += _counted(labels, [n], at, len(true)) if one == sort else 0
                 axes = [1] * len(shape)
                 axes[place] = -1
-                total += _spread(count, folds).reshape(axes)  # type: ignore[arg-type]
+                total += _spread(true, folds).reshape(axes)
         else:
             total += torch.arange(shape[-1]) * folds // shape[-1]
         result[name] = (total % folds).to(device)
@@ -213,22 +256,22 @@ def folded(grounding: Grounding, labels: Labels, folds: int) -> dict[str, Tensor
 
 def _counted(labels: Labels, names: list[str], place: int, size: int) -> Tensor:
     """How many true labels there are of each trace, or entity, and a little for all of them."""
-    count = torch.zeros(size, dtype=torch.float64)
+    total = torch.zeros(size, dtype=torch.float64)
     for name in names:
         if name in labels.index:
             weight = labels.truth[name].to(torch.float64).cpu() + 1e-3
-            count.index_add_(0, labels.index[name][place].cpu(), weight)
-    return count
+            total.index_add_(0, labels.index[name][place].cpu(), weight)
+    return total
 
 
-def _spread(count: Tensor, folds: int) -> Tensor:
+def _spread(counts: Tensor, folds: int) -> Tensor:
     """A fold for each, such that counts add up to about the same."""
     totals, numbers = [0.0] * folds, [0] * folds
-    result = torch.zeros(len(count), dtype=torch.int64)
-    for one in sorted(range(len(count)), key=lambda n: (-float(count[n]), n)):
+    result = torch.zeros(len(counts), dtype=torch.int64)
+    for one in sorted(range(len(counts)), key=lambda n: (-float(counts[n]), n)):
         fold = min(range(folds), key=lambda f: (totals[f], numbers[f], f))
         result[one] = fold
-        totals[fold] += float(count[one])
+        totals[fold] += float(counts[one])
         numbers[fold] += 1
     return result
 
