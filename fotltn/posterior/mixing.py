@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-#: TrackCells of a predicate that are watched.
+from fotltn.errors import listing
+from fotltn.format import number
+
+#: Cells of a predicate that are watched.
 _WATCHED = 512
+
+#: Chains whose R-hat is above this do not agree.
+AGREE = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +26,44 @@ class MixingReport:
         r_hat: for each predicate a figure that 95 % of its cells do not exceed: the spread of all
             draws to that within chains. It is 1 where chains agree.
         effective: for each predicate how many independent draws a cell is worth, in the median.
+        copied: how many chains did not come to obey by themselves, and went on from others.
     """
 
     r_hat: Mapping[str, float]
     effective: Mapping[str, float]
+    copied: int = 0
 
     @property
     def worst(self) -> float:
         """The greatest of the figures."""
         return max(self.r_hat.values(), default=1.0)
+
+    @property
+    def apart(self) -> dict[str, float]:
+        """The predicates on which chains do not agree, with their figures."""
+        return {name: value for name, value in self.r_hat.items() if value > AGREE}
+
+    def warnings(self, chains: int, tied: Sequence[str] = ()) -> tuple[str, ...]:
+        """What makes probabilities doubtful.
+
+        Args:
+            chains: how many there are.
+            tied: the axioms that tie tracks which move one at a time.
+        """
+        result = []
+        if self.apart:
+            names = ", ".join(f"{n} (R-hat {number(value)})" for n, value in self.apart.items())
+            why = f", and hard axioms tie what moves alone ({listing(tied)})" if tied else ""
+            result.append(
+                f"chains do not agree on {names}: probabilities depend on where they began{why}; "
+                "more sweeps and a longer burn-in may help"
+            )
+        if 2 * self.copied > chains:
+            result.append(
+                f"{self.copied} of {chains} chains did not come to obey the hard axioms by "
+                "themselves, and went on from others; a longer burn-in may help"
+            )
+        return tuple(result)
 
 
 class Mixing:
@@ -68,9 +103,11 @@ class Mixing:
             if not bool(varied.any()):
                 continue
             pooled = (half - 1) / half * within + between / half
-            ratio = (pooled / within.clamp_min(1e-12)).sqrt()[varied]
+            draws_of_all = values.shape[0] * values.shape[1]
+            # Chains that never move would be infinitely far apart: as if one draw had differed.
+            ratio = (pooled / within.clamp_min(1.0 / draws_of_all)).sqrt()[varied]
             r_hats[name] = float(ratio.quantile(0.95))
-            number = values.shape[0] * values.shape[1]
-            worth = number * (pooled / between.clamp_min(1e-12))[varied]
-            effective[name] = float(worth.clamp(max=float(number)).median())
+            error = values.mean(0).var(0) / values.shape[1]  # of the mean, by how chains differ
+            worth = (pooled / error.clamp_min(1e-12))[varied]
+            effective[name] = float(worth.clamp(max=float(draws_of_all)).median())
         return MixingReport(r_hats, effective)

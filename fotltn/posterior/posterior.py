@@ -87,6 +87,12 @@ class Posterior:
         """The number of worlds."""
         return len(self.density)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes probabilities doubtful: chains that do not agree, by predicate."""
+        tied = () if self.structure is None else self.structure.tied
+        return self.mixing.warnings(self.chains, tied)
+
     def as_dict(self) -> dict[str, object]:
         """What there is to say beside the worlds themselves, for machines."""
         return {
@@ -96,6 +102,7 @@ class Posterior:
             "violations": dict(self.violations),
             "r_hat": dict(self.mixing.r_hat),
             "effective": dict(self.mixing.effective),
+            "copied": self.mixing.copied,
             "exponents": {} if self.carried is None else dict(self.carried.exponents),
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -112,6 +112,7 @@ class SamplingRun:
         self._density: list[Tensor] = []
         self._broken: dict[str, float] = {}
         self._unruly: dict[str, int] = {}
+        self._copied = 0
 
     @property
     def total(self) -> int:
@@ -127,6 +128,8 @@ class SamplingRun:
         """Move all worlds once, and count."""
         sampler, counted = self.sampler, self.done - self._how.burn_in
         sampler.sweep(self.done)
+        if self.done + 1 in (self._how.settled, self._how.burn_in):
+            self._copied = max(self._copied, sampler.rejoin())
         if self.done in (0, self._how.burn_in - 1):
             self._refuse("burnt in" if self.done else "first")
         self.done += 1
@@ -178,8 +181,8 @@ class SamplingRun:
             sampler.known, self.learned, {n: t / how.sweeps for n, t in self._sums.items()},
             {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
             how.worlds, dict(sampler.evidence.rates),
-            {n: v / len(self._density) for n, v in self._broken.items()}, self._mixing.report(),
-            sampler.structure,
+            {n: v / len(self._density) for n, v in self._broken.items()},
+            replace(self._mixing.report(), copied=self._copied), sampler.structure,
         )  # fmt: skip
 
     # --- to go on later ---------------------------------------------------------------------------
@@ -205,6 +208,7 @@ class SamplingRun:
             "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
             "broken": self._broken,
             "unruly": self._unruly,
+            "copied": self._copied,
         }
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
@@ -219,6 +223,7 @@ class SamplingRun:
         if type(self.done) is not int or not 0 <= self.done <= self.total:
             raise ValueError(f"it has {self.done} of {self.total} sweeps")
         self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
+        self._copied = int(document["copied"])
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
         sampler.generator.set_state(tensors["generator"])
         self._density = [part.to(device) for part in tensors.get("density", ())]

@@ -41,6 +41,11 @@ class Sampling:
     seed: int = 0
     learn: bool = True
 
+    @property
+    def settled(self) -> int:
+        """The sweep of the burn-in after which worlds should obey."""
+        return int(0.8 * self.burn_in)
+
     def heat(self, sweep: int) -> float:
         """How much ties count in a sweep."""
         return min(1.0, 0.1 + 0.9 * sweep / max(1.0, 0.6 * self.burn_in))
@@ -64,7 +69,7 @@ class Sampler:
     def __init__(
         self, structure: Structure, tables: Tables, evidence: LabelEvidence, sampling: Sampling
     ) -> None:
-        """Worlds in which nothing is true yet."""
+        """Worlds that differ, and obey nothing yet."""
         self.structure, self.known, self.evidence = structure, tables, evidence
         self.sampling = sampling
         device = tables.lengths.device
@@ -77,6 +82,8 @@ class Sampler:
             self.tables[name] = torch.zeros(
                 sampling.worlds, *shape, times, dtype=torch.bool, device=device
             )
+        self.generator = torch.Generator(device).manual_seed(sampling.seed)
+        self._scatter()
         helping = [name for kind in structure.kinds for name in kind.helping]
         self.circuit = RowTruth(tables, [*self.tables, *helping])
         self.prior = PriorTables()
@@ -91,13 +98,49 @@ class Sampler:
         self.formulas = {n: nnf(d.formula) for n, d in structure.definitions.items()}
         self._defined = False
         self._open: dict[Clause, Bindings] = {}
-        self.generator = torch.Generator(device).manual_seed(sampling.seed)
         self.teaches: list[frozenset[tuple[str, ...]]] = []
         taken: set[tuple[str, ...]] = set()
         for mover in self.movers:  # what several movers share is learned by the first
             names = frozenset(mover.prior.names) - taken
             self.teaches.append(names)
             taken |= names
+
+    def _scatter(self) -> None:
+        """Begin each world elsewhere, so that chains which do not mix show it.
+
+        In every fourth world nothing is true. In the next ones everything is, or all or nothing of
+        each predicate, or all or nothing of each of its facts over time.
+        """
+        device = self.generator.device
+        kind = torch.arange(self.sampling.worlds, device=device) % 4
+        for table in (self.tables[name] for name in self.structure.free):
+            ones = [1] * (table.dim() - 1)
+            coins = [
+                torch.rand(shape, generator=self.generator, device=device) < 0.5
+                for shape in ((len(table), *ones), (*table.shape[:-1], 1))
+            ]
+            start = kind.reshape(-1, *ones)
+            true = (start == 1) | ((start == 2) & coins[0]) | ((start == 3) & coins[1])
+            table.copy_(true.expand_as(table))
+
+    def rejoin(self) -> int:
+        """Let worlds that break hard axioms go on from others that do not, if there are any.
+
+        Returns:
+            How many did.
+        """
+        broken = self.broken()
+        if not broken:
+            return 0
+        wrong = torch.stack([*broken.values()]).any(0)
+        good, bad = (~wrong).nonzero().squeeze(-1), wrong.nonzero().squeeze(-1)
+        if not len(good) or not len(bad):
+            return 0
+        draw = torch.rand(len(bad), generator=self.generator, device=self.generator.device)
+        source = good[(draw * len(good)).long()]
+        for table in self.tables.values():
+            table[bad] = table[source]
+        return len(bad)
 
     def define(self) -> None:
         """Compute what is defined from what is free, unless it is known."""

@@ -270,6 +270,7 @@ def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
             f"- R-hat {number(mixing.worst)} (1 where chains agree), and at least "
             f"{count(round(fewest))} independent draws of a fact, in the median of a predicate"
         )
+    yield from (f"- {_plain(warning)}" for warning in mixing.warnings(posterior.chains))
     rates = [
         f"{_code(name)} {number(rate.missed)} and {number(rate.invented)}"
         for name, rate in posterior.rates.items()

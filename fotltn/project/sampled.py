@@ -109,7 +109,7 @@ def sample_project(
     carried = learned_by(run.sampler) if sensing is None else sensing.carried(run.sampler)
     posterior = replace(posterior, carried=carried)
     _fill(built.task.grounding, posterior)
-    return Sampled(posterior, run.done, run.total, before.warnings)
+    return Sampled(posterior, run.done, run.total, (*before.warnings, *posterior.warnings))
 
 
 def sample_again(
@@ -154,13 +154,13 @@ def sample_again(
             on_sweep(run.progress())
     posterior = replace(run.result(), carried=carried)
     _fill(grounding, posterior)
-    warnings = (
-        Diagnostic(
-            f"how {listing(names)} move is learned anew from the new data: what they depend on is "
-            "not as it was",
-            severity=Severity.WARNING,
-        )
+    moved = [
+        f"how {listing(names)} move is learned anew from the new data: what they depend on is not "
+        "as it was"
         for names in anew
+    ]
+    warnings = (
+        Diagnostic(text, severity=Severity.WARNING) for text in (*moved, *posterior.warnings)
     )
     facts = replace(world.facts, warnings=(*world.facts.warnings, *warnings))
     return posterior, replace(world, facts=facts)
@@ -323,10 +323,12 @@ def unpack_posterior(
     for name, table in tables.items():
         _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
     numbers = [numbers_by_name(document[k], k) for k in ("violations", "r_hat", "effective")]
+    copied = document.get("copied", 0)
+    _expect(type(copied) is int and 0 <= copied <= chains, "it has no number of chains copied")
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
-        chains, pairs, numbers[0],
-        MixingReport(numbers[1], numbers[2]), carried=_carried(stored, document, pairs, grounding),
+        chains, pairs, numbers[0], MixingReport(numbers[1], numbers[2], copied),
+        carried=_carried(stored, document, pairs, grounding),
     )  # fmt: skip
 
 

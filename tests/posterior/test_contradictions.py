@@ -416,6 +416,7 @@ def test_worlds_that_had_no_time_to_obey_are_told(monkeypatch):
     tables = Tables({"a": 1}, torch.tensor([2]), 2, {}, signature=theory.signature)
     plan = structure(theory, tables, ["On"], [])
     sampler = Sampler(plan, tables, LabelEvidence(facts(), {}), FEW)
+    sampler.tables["On"][:] = False
     refuse(sampler, "last")  # nothing is true, and nothing broken
     sampler.tables["On"][:3, 0, 0, 0] = True
     with pytest.raises(NoWorldError) as error:

@@ -15,7 +15,7 @@ from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
-from fotltn.posterior.mixing import Mixing
+from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample
@@ -266,3 +266,41 @@ def test_what_never_varies_does_not_count():
 def test_an_easy_theory_mixes():
     easy = drawn(sampling=Sampling(worlds=16, burn_in=10, sweeps=40, learn=False))
     assert easy.mixing.worst < 1.15
+    assert easy.warnings == ()
+
+
+def rigid(axiom: str) -> tuple[Posterior, Case]:
+    """Worlds of twenty entities that an axiom ties, too many to be drawn as one."""
+    theory = check(parse_theory(f"sort a, b\npredicate P(a), V(b)\nhard axiom Tie: {axiom}"))
+    tables = Tables(
+        {"a": 10, "b": 10}, torch.tensor([2]), 2, {}, signature=theory.signature, names=Names()
+    )
+    how = Sampling(worlds=16, burn_in=10, sweeps=20, learn=False)
+    one = Case(theory, tables, Labels({}, {}), ("P", "V"), {}, axiom, "undecided")
+    problem = Problem(theory, tables, one.labels, one.learned, sampling=how)
+    return sample(problem), one
+
+
+def test_chains_that_cannot_move_are_named():
+    stuck, _ = rigid("forall x, y. G(P(x) <-> V(y))")
+    assert stuck.structure is not None
+    assert stuck.structure.tied == ("Tie",)
+    assert {*stuck.mixing.apart} == {"P", "V"}
+    assert stuck.mixing.effective["P"] <= 16
+    figure = f"{stuck.mixing.r_hat['P']:.3f}"
+    assert stuck.warnings == (
+        f"chains do not agree on P (R-hat {figure}), V (R-hat {figure}): probabilities depend on "
+        "where they began, and hard axioms tie what moves alone ('Tie'); more sweeps and a longer "
+        "burn-in may help",
+    )
+
+
+def test_chains_that_cannot_come_to_obey_go_on_from_others():
+    stuck, one = rigid("forall x, y. G(P(x) <-> V(y))")
+    assert 0 < stuck.mixing.copied < 8
+    obeys(stuck, one)
+    seldom = MixingReport({"P": 1.0}, {"P": 9.0}, copied=9)
+    assert seldom.warnings(16) == (
+        "9 of 16 chains did not come to obey the hard axioms by themselves, and went on from "
+        "others; a longer burn-in may help",
+    )
