@@ -31,10 +31,15 @@ class Example(StrEnum):
 
 def new(
     folder: Annotated[Path, typer.Argument(help="A folder that does not exist yet, or is empty.")],
+    others: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[TABLE]...", help="Further tables, after --from TABLE."),
+    ] = None,
     tables: Annotated[
         list[Path] | None,
         typer.Option(
-            "--from", help="Your own table (CSV, TSV, Parquet): a row an entity, or one at a time."
+            "--from",
+            help="Your own table (CSV, TSV, Parquet): a row an entity, or an entity at a time.",
         ),
     ] = None,
     learn: Annotated[
@@ -58,20 +63,23 @@ def new(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a project: of your own table, or of a scene to begin with.
+    """Make a project: of your own tables, or of a scene to begin with.
 
-    With --from, the columns of a table are looked at, and a theory and settings are proposed, with
-    comments; look at them before you trust them. Without it, the scene is one of cars and
-    pedestrians. Then `fotltn train FOLDER`.
+    With --from, the columns of tables are looked at, and a theory and settings are proposed, with
+    comments; look at them before you trust them. One table has the labels; others may be of
+    entities, of relations between them, or of events: `fotltn new FOLDER --from A.csv B.csv`.
+    Without it, the scene is one of cars and pedestrians. Then `fotltn train FOLDER`.
     """
     proposal = None
     if tables:
         if paper:
             raise DataError("--paper goes with a scene, not with --from")
-        if len(tables) > 1:
-            hint = "begin with the one that has the labels, and add a [[data.wide]] for each other"
-            raise DataError(Diagnostic("--from looks at one table", hint=hint))
-        proposal = make_from(folder, tables[0], learn or [])
+        if folder.is_file():
+            hint = f"fotltn new FOLDER --from {tables[0]} {folder}"
+            raise DataError(Diagnostic("the folder of the project comes before --from", hint=hint))
+        proposal = make_from(folder, [*tables, *(others or [])], learn or [])
+    elif others:
+        raise DataError("tables come after --from: fotltn new FOLDER --from TABLE TABLE")
     elif learn:
         raise DataError("--learn names a column of a table: --from TABLE")
     else:
@@ -88,22 +96,25 @@ def new(
     print(f"Next: fotltn train {folder}")
 
 
-def make_from(folder: Path, table: Path, learn: list[str]) -> Proposal:
-    """Write the files of a project for a table; all of them, or none. A large one is not copied."""
+def make_from(folder: Path, tables: list[Path], learn: list[str]) -> Proposal:
+    """Write the files of a project for tables; all of them, or none. Large ones are not copied."""
     from fotltn.files import Content, write_files
     from fotltn.project.propose import propose
     from fotltn.project.proposed_files import project_text, theory_text
     from fotltn.project.toml import FILE
 
     _check_place(folder)
-    proposal = propose(table, learn)
-    copied = table.stat().st_size <= LARGE
-    elsewhere = None if copied else str(table.absolute().parent)
+    proposal = propose(tables, learn)
+    copied = sum(table.stat().st_size for table in tables) <= LARGE
+    folders = {str(table.absolute().parent) for table in tables}
+    if not copied and len(folders) > 1:
+        raise DataError("tables that are too large to copy must be in one folder")
+    elsewhere = None if copied else folders.pop()
     files: dict[Path, Content] = {
         folder / "theory.fot": theory_text(proposal).encode(),
         folder / FILE: project_text(proposal, elsewhere).encode(),
     }
-    if copied:
+    for table in tables if copied else ():
         files[folder / table.name] = table.read_bytes()
     write_files(files, parents=True, what=f"the project '{folder}'")
     return proposal
@@ -112,9 +123,15 @@ def make_from(folder: Path, table: Path, learn: list[str]) -> Proposal:
 def _print(proposal: Proposal) -> None:
     from fotltn.cli.tables import add, grid, show
 
-    table = grid("column", "taken for", "why", left=["column", "taken for", "why"], fold=["why"])
-    for column in proposal.columns:
-        add(table, column.name, column.role.value, column.why)
+    heads = ["column", "taken for", "why"]
+    heads = ["table", *heads] if len(proposal.tables) > 1 else heads
+    table = grid(*heads, left=heads, fold=["why"])
+    for one in proposal.tables:
+        for number, column in enumerate(one.columns):
+            file = [] if len(proposal.tables) == 1 else ["" if number else one.file]
+            add(table, *file, column.name, column.role.value, column.why)
+        if one is not proposal.tables[-1]:
+            table.add_section()
     show(table)
     print()
 

@@ -1,459 +1,428 @@
-"""A project for tables that nobody has described: what their columns look like, to begin with."""
+"""A project for tables that nobody has described: what they look like, to begin with."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import combinations, permutations
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from fotltn.errors import DataError, Diagnostic, listing, name_hint
-from fotltn.grounding.cells import Floats, Ints, encode, numbers
-from fotltn.grounding.frames import read_sources
-from fotltn.grounding.read import TablePlace, as_text
-from fotltn.grounding.stamps import NO_TIME, holds_stamps, instants, stamp_text, with_zone
-from fotltn.syntax.hints import KEYWORDS
-
-_TIMES = re.compile(
-    r"(t|time|timestamp|step|tick|frame|round|period|second|minute|hour|day|week|month|year)s?"
-    r"(_?(no|nr|id))?",
-    re.IGNORECASE,
+from fotltn.errors import DataError, name_hint
+from fotltn.grounding.cells import Ints
+from fotltn.project.proposed_rules import ProposedRule, rules_of
+from fotltn.project.proposed_table import (
+    WORDS,
+    ProposedTable,
+    RowKeys,
+    choose_learned,
+    fill_roles,
+    is_split,
+    keys_of,
+    no_keys,
+    no_truth,
+    read_table,
+    sort_name,
+    symbol_name,
+    take,
 )
-_NAMES = re.compile(r"(.*[_ ])?(id|name|key|code|number|nr|no)", re.IGNORECASE)
-#: Units of steps in microseconds, the longest first.
-_UNITS = {"d": 86_400 * 10**6, "h": 3_600 * 10**6, "min": 60 * 10**6, "s": 10**6}
-_SPARSE = 4  # points for each time that there is, beyond which times have no common step
-FEW = 5  # entities that are too few to hold some back
-_WORDS = 20  # of a column that are few enough to be categories
-_SUPPORT, _CONFIDENCE, _BEYOND = 10, 0.95, 0.05  # of a rule that is proposed
-_RULES = 6
+from fotltn.project.table_columns import Clocked, Role, TableColumn, unique
 
-
-class Role(StrEnum):
-    """What a column is taken for."""
-
-    ENTITY = "entity"
-    TIME = "time"
-    TRACE = "trace"
-    GIVEN = "given predicate"
-    LEARNED = "learned predicate"
-    FEATURE = "feature"
-    CATEGORY = "category"
-    UNUSED = "not used"
-
-
-@dataclass(slots=True, eq=False)
-class TableColumn:
-    """A column: its cells, and what it is taken for.
-
-    Args:
-        name: its head.
-        words: what is in its cells, each once.
-        codes: of each cell the number of its word; -1 where it is empty.
-        values: the cells as numbers; NaN where they are none.
-        role: what it is taken for.
-        why: in a few words.
-        symbol: the name of the predicate, if it is one.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    codes: Ints
-    values: Floats
-    role: Role = Role.UNUSED
-    why: str = ""
-    symbol: str = ""
-
-    @property
-    def gaps(self) -> int:
-        """How many cells are empty."""
-        return int((self.codes < 0).sum())
-
-    @property
-    def is_number(self) -> bool:
-        """Whether all cells that are not empty are numbers."""
-        return bool(self.words) and bool(np.isfinite(self.values[self.codes >= 0]).all())
-
-    @property
-    def is_truth(self) -> bool:
-        """Whether all cells that are not empty are true or false."""
-        known = {"0", "1", "true", "false", "0.0", "1.0"}
-        return bool(self.words) and {w.lower() for w in self.words} <= known
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether cells that are numbers are whole ones from 0."""
-        values = self.values[np.isfinite(self.values)]
-        return bool(((values >= 0) & (values % 1 == 0)).all())
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it is the same in every row, and there are several."""
-        return len(self.words) == 1 and not self.gaps and len(self.codes) > 1
-
-    @property
-    def clocks(self) -> Iterator[Clocked]:
-        """Ways to read the cells as times, those that leave the fewest points first."""
-        if self.gaps or len(self.words) < 2:
-            return
-        text = pa.chunked_array([pa.array(self.words)])
-        at, zoned = instants(text), with_zone(text)
-        if bool((at != NO_TIME).all()) and bool((zoned == zoned[0]).all()):
-            yield from self._stamped(at)
-        elif self.is_number and self.is_whole and _TIMES.fullmatch(self.name):
-            yield self._counted()
-
-    def _stamped(self, at: Ints) -> Iterator[Clocked]:
-        """By the step that all times are multiples of; if that is far too short, by units."""
-        since = at - at.min()
-        apart = int(np.gcd.reduce(since))
-        unit = next((u for u, size in _UNITS.items() if apart % size == 0), None)
-        if unit is not None and since.max() // apart < _SPARSE * len(self.words):
-            yield Clocked(self, f"{apart // _UNITS[unit]}{unit}", (since // apart)[self.codes])
-            return
-        for unit, size in _UNITS.items():  # steps begin when days, hours, … do
-            yield Clocked(self, f"1{unit}", (at // size - at.min() // size)[self.codes])
-
-    def _counted(self) -> Clocked:
-        """As they are; if they begin far from 0, from the earliest on."""
-        values = self.values.astype(np.int64)
-        since = values - values.min()
-        if values.min() <= since.max():
-            return Clocked(self, None, values)
-        apart = int(np.gcd.reduce(since))
-        return Clocked(self, str(apart), since // apart)
-
-    @property
-    def truth(self) -> Floats:
-        """1 and 0; NaN where a cell is empty."""
-        true = np.array([w.lower() in ("1", "true", "1.0") for w in self.words] or [False])
-        return np.where(self.codes < 0, np.nan, true[self.codes].astype(np.float64))
-
-
-class Clocked(NamedTuple):
-    """A column, read as times.
-
-    Args:
-        column: the column.
-        step: how long a step is; None if cells are numbers of steps.
-        steps: the time of each row.
-    """
-
-    column: TableColumn
-    step: str | None
-    steps: Ints
+_MOST, _SOME = 0.9, 0.5  # of words that are names of entities, so that a column names these
 
 
 @dataclass(slots=True, eq=False)
 class Proposal:
-    """A project that fits a table.
+    """A project that fits tables.
 
     Args:
-        file: the name of the table.
-        columns: its columns, with their roles.
-        rows: how many it has.
-        sort: the sort of its entities.
-        entities: how many there are. If no column names them, there is one.
-        presence: whether entities come and go.
+        tables: the one with the labels first.
         rules: axioms that hold on the labels, with how often.
         step: of time stamps, or of numbers that begin far from 0; None for numbers of steps.
-        steps: the time of each row, if there is a column for it.
+        local: whether the entities of the first table belong to one trace each.
+        split: the table that says what traces are for, and its columns of traces and of parts.
     """
 
-    file: str
-    columns: list[TableColumn]
-    rows: int
-    sort: str = ""
-    entities: int = 1
-    presence: bool = False
-    rules: list[tuple[str, str, str]] = field(default_factory=list)
+    tables: list[ProposedTable]
+    rules: list[ProposedRule] = field(default_factory=list)
     step: str | None = None
-    steps: Ints | None = None
+    local: bool = False
+    split: tuple[ProposedTable, TableColumn, TableColumn] | None = None
 
-    def of(self, *roles: Role) -> list[TableColumn]:
-        """The columns of some roles."""
-        return [c for c in self.columns if c.role in roles]
+    @property
+    def main(self) -> ProposedTable:
+        """The table with the labels."""
+        return self.tables[0]
+
+    @property
+    def sorts(self) -> list[str]:
+        """All sorts, those of the first tables first."""
+        named = [s for t in self.tables if not t.note for s in (t.sort, *t.sorts.values())]
+        return list(dict.fromkeys(s for s in named if s))
 
     def as_dict(self) -> dict[str, object]:
         """The roles of columns for machines."""
-        return {
-            "file": self.file, "sort": self.sort, "rows": self.rows,
-            "columns": {c.name: {"role": c.role.value, "why": c.why} for c in self.columns},
-            "rules": [{"name": n, "axiom": text, "evidence": why} for n, text, why in self.rules],
-        }  # fmt: skip
+        first, *others = self.tables
+        more = {"tables": [t.as_dict() for t in others]} if others else {}
+        return {**first.as_dict(), **more, "rules": [rule._asdict() for rule in self.rules]}
 
 
-def propose(path: Path, learn: Sequence[str] = ()) -> Proposal:
-    """Look at a table, and say what its columns may be.
+def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Proposal:
+    """Look at tables, and say what their columns may be.
 
     Args:
-        path: CSV, TSV or Parquet: a row an entity, or an entity at a time.
+        paths: CSV, TSV or Parquet. A row is about an entity, or an entity at a time; of several
+            tables, others may be of entities, of relations between them, or of events.
         learn: the columns that are to be predicted; without them, those that have gaps.
 
     Raises:
-        DataError: it cannot be read, or there is nothing to learn.
+        DataError: a table cannot be read, or there is nothing to learn.
     """
-    ((place, table),) = read_sources([path])
-    if not table.num_rows:
-        raise DataError(f"{path}: there are no rows")
-    if twice := [n for n in table.column_names if table.column_names.count(n) > 1]:
-        raise DataError(f"{path}: the column '{twice[0]}' occurs twice")
-    columns = [_column(place, table.select([name])) for name in table.column_names]
+    listed = [paths] if isinstance(paths, Path) else list(paths)
+    if twice := [p.name for p in listed if [q.name for q in listed].count(p.name) > 1]:
+        raise DataError(f"two tables are called '{twice[0]}'; a project needs different names")
+    tables = [read_table(path) for path in listed]
+    known = [c.name for t in tables for c in t.columns]
     for name in learn:
-        if name not in table.column_names:
-            raise DataError(f"{path}: no column '{name}'; {name_hint(name, table.column_names)}")
-    proposal = Proposal(path.name, columns, table.num_rows)
-    if not _keys(proposal, path, learn):
-        _leave_out_repeats(proposal)
-        if not _keys(proposal, path, learn):
-            raise DataError(_no_keys(proposal, path, learn))
-    _contents(proposal, path, learn)
-    proposal.rules = _rules(proposal)
+        if name not in known:
+            place = f"{listed[0]}: no column" if len(listed) == 1 else "no table has a column"
+            raise DataError(f"{place} '{name}'; {name_hint(name, known)}")
+    keys = {id(t): keys_of(t, learn) for t in tables}
+    main = _labelled(tables, learn, keys)
+    tables = [main, *(t for t in tables if t is not main)]
+    first = keys[id(main)]
+    if len(tables) == 1:
+        if first is None:
+            raise DataError(no_keys(main, learn))
+        points = 1 if first.time is None else int(first.time.steps.max()) + 1
+        names = 1 if first.entity is None else len(first.entity.words)
+        sort = sort_name(main.path.stem if first.entity is None else first.entity.name)
+        take(main, first, sort, points, names)
+        fill_roles(main, learn, {sort})
+        proposal = Proposal(tables, step=None if first.time is None else first.time.step)
+    else:
+        proposal = _Joined(tables, [keys[id(t)] for t in tables], learn).proposal()
+        if main.note:
+            raise DataError(no_keys(main, learn))
+    choose_learned([t for t in proposal.tables if not t.note], learn)
+    proposal.rules = rules_of(main, proposal.tables[1:])
     return proposal
 
 
-def _column(place: TablePlace, table: pa.Table) -> TableColumn:
-    """The only column of a table."""
-    (name,), (raw,) = table.column_names, table.columns
-    if holds_stamps(raw):
-        cells = stamp_text(raw)
-    else:
-        try:
-            cells = as_text(place, table).column(0)
-        except DataError:
-            nothing = np.full(len(raw), -1), np.full(len(raw), np.nan)
-            return TableColumn(name, (), *nothing, why=f"its type is {raw.type}")
-    words, codes = encode(cells)
-    used = np.unique(codes[codes >= 0])
-    order = np.full(len(words) + 1, -1)
-    order[used] = np.arange(len(used))
-    return TableColumn(
-        name, tuple(words.take(pa.array(used)).to_pylist()), order[codes].astype(np.int64),
-        numbers(cells),
-    )  # fmt: skip
+def _labelled(
+    tables: Sequence[ProposedTable], learn: Collection[str], keys: dict[int, RowKeys | None]
+) -> ProposedTable:
+    """The table with the labels: what is to be learned, or has gaps, or is true or false at all."""
 
-
-# --- which row is about whom, and when ---------------------------------------------------------
-
-
-def _unique(*keys: Ints) -> bool:
-    """Whether no two rows have the same cells."""
-    rows = np.stack(keys)
-    return bool(np.unique(rows, axis=1).shape[1] == rows.shape[1])
-
-
-def _leave_out_repeats(proposal: Proposal) -> None:
-    """Leave out rows that say the same as others in all columns, as readers do."""
-    rows = np.stack([c.codes for c in proposal.columns])
-    _, first = np.unique(rows, axis=1, return_index=True)
-    first.sort()
-    for column in proposal.columns:
-        column.codes, column.values = column.codes[first], column.values[first]
-    proposal.rows = len(first)
-
-
-def _candidates(
-    proposal: Proposal, learn: Sequence[str]
-) -> tuple[list[TableColumn], list[TableColumn]]:
-    """The columns that may name entities, and those that may be times, the likeliest first."""
-    columns = [c for c in proposal.columns if c.name not in learn]
-    times = [c for c in columns if any(True for _ in c.clocks)]
-    names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
-    names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
-    names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
-    times.sort(key=lambda c: c.is_number)  # time stamps say more than numbers
-    return names, times
-
-
-def _keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> bool:
-    """Find what each row is about, and when; whether there is such a thing."""
-    names, times = _candidates(proposal, learn)
-    # What is another in every row does not come again at another time.
-    repeated = [c for c in names if len(c.words) < proposal.rows]
-    for column in times:
-        others = [c for c in times if c is not column]
-        for time in column.clocks:
-            if (keys := _at_times(time, repeated, others)) is not None:
-                _take(proposal, path, *keys, time)
-                return True
-    for entity in names:
-        if _unique(entity.codes):
-            _take(proposal, path, entity, None, None)
-            return True
-    return False
-
-
-def _no_keys(proposal: Proposal, path: Path, learn: Sequence[str]) -> Diagnostic:
-    names, times = _candidates(proposal, learn)
-    known = f"{listing([c.name for c in names]) or 'no column'} could name entities"
-    known += f", {listing([c.name for c in times])} could be times" if times else ""
-    return Diagnostic(
-        f"{path}: no row can be told from the others by an entity and a time: {known}",
-        hint="give every row an id, or an entity and a time: a whole number in a column 'time', a "
-        "date, or a time stamp as 2013-01-31T17:05; no cell of these is empty",
-    )
-
-
-def _at_times(
-    time: Clocked, names: Sequence[TableColumn], others: Sequence[TableColumn]
-) -> tuple[TableColumn | None, TableColumn | None] | None:
-    """The columns of the entity and of the trace that tell rows of a time apart, if some do."""
-    if _unique(time.steps):  # one row at a time: of one entity, unless ids say otherwise
-        ids = [c for c in names if _NAMES.fullmatch(c.name) or c.is_constant]
-        dense = int(np.ptp(time.steps)) + 1 == len(time.steps)
-        names = ids or ([] if dense else names)
-        if not names:
-            return None, None
-    for entity in names:
-        if _unique(entity.codes, time.steps):
-            return entity, None
-    for entity, trace in permutations(names, 2):
-        if len(trace.words) < len(entity.words) and _unique(entity.codes, trace.codes, time.steps):
-            return entity, trace
-    for entity in names:
-        for trace in others:
-            if _unique(entity.codes, trace.codes, time.steps):
-                return entity, trace
-    for entity, trace in permutations(names, 2):
-        if _unique(entity.codes, trace.codes, time.steps):
-            return entity, trace
-    return None
-
-
-def _take(
-    proposal: Proposal,
-    path: Path,
-    entity: TableColumn | None,
-    trace: TableColumn | None,
-    time: Clocked | None,
-) -> None:
-    name = path.stem if entity is None else entity.name
-    proposal.sort = _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", name.lower()))
-    if entity is not None:
-        proposal.entities = len(entity.words)
-        entity.role, entity.why = Role.ENTITY, f"names {_so_many(proposal.entities)}"
-    points = 1
-    if time is not None:
-        proposal.step, proposal.steps = time.step, time.steps
-        points = int(time.steps.max()) + 1
-        why = f"whole numbers up to {points - 1:,}"
-        if time.step is not None:
-            what = "numbers" if time.column.is_number else "time stamps"
-            why = f"{what}, {points - 1:,} steps of {time.step}"
-        time.column.role, time.column.why = Role.TIME, why
-    if trace is not None:
-        trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
-    traces = 1 if trace is None else len(trace.words)
-    proposal.presence = time is not None and proposal.rows < traces * proposal.entities * points
-
-
-def _so_many(entities: int) -> str:
-    """A number of entities in words."""
-    return "1 entity" if entities == 1 else f"{entities:,} entities"
-
-
-# --- what rows say ------------------------------------------------------------------------------
-
-
-def _contents(proposal: Proposal, path: Path, learn: Sequence[str]) -> None:
-    taken = {proposal.sort}
-    for column in (c for c in proposal.columns if not c.why or c.name in learn):
-        empty = f", {column.gaps:,} empty" if column.gaps else ""
-        if column.is_constant and column.name not in learn:
-            column.why = "all rows have the same"
-        elif column.is_truth:
-            column.role = Role.GIVEN
-            column.why = f"true or false{empty}"
-            column.symbol = _predicate(column.name, taken)
-        elif column.name in learn:
-            raise DataError(
-                f"{path}: '{column.name}' cannot be learned, since it is not true or false (1 or "
-                "0, empty where it is not known)"
-            )
-        elif 2 * column.gaps > proposal.rows:
-            column.why = f"{column.gaps:,} of {proposal.rows:,} cells are empty"
-        elif column.is_number:
-            column.role, column.why = Role.FEATURE, f"numbers{empty}"
-        elif 2 <= len(column.words) <= _WORDS:
-            column.role, column.why = Role.CATEGORY, f"{len(column.words)} different words{empty}"
-        else:
-            column.why = f"{len(column.words):,} different words"
-    truths = proposal.of(Role.GIVEN)
-    if not truths:
-        raise DataError(
-            f"{path}: no column is true or false, so that there is nothing to learn; add one with "
-            "1 and 0, empty where it is not known"
+    def rank(table: ProposedTable) -> tuple[bool, ...]:
+        truths = [c for c in table.columns if c.is_truth]
+        return (
+            any(c.name in learn for c in table.columns),
+            any(c.gaps for c in truths),
+            bool(truths) and keys[id(table)] is not None,
+            bool(truths),
         )
-    chosen = [c for c in truths if c.name in learn] or [c for c in truths if c.gaps] or truths[-1:]
-    for column in chosen:
-        column.role = Role.LEARNED
-    for column in truths:
-        if column.role is Role.GIVEN and column.gaps:
-            column.why += ", which count as false"
+
+    best = max(tables, key=rank)  # of equals the first
+    if not rank(best)[-1] and not rank(best)[0]:
+        raise no_truth([t.path for t in tables])
+    return best
 
 
-def _identifier(name: str) -> str:
-    plain = re.sub(r"\W+", "_", name).strip("_") or "entity"
-    plain = plain if plain[0].isalpha() else f"e_{plain}"
-    return f"{plain}_" if plain in KEYWORDS else plain
+@dataclass(slots=True, eq=False)
+class _Sort:
+    """Entities that several tables may speak of: what columns with their names are called."""
+
+    name: str
+    heads: set[str]
+    names: set[str]
 
 
-def _predicate(name: str, taken: set[str]) -> str:
-    parts = [p for p in re.split(r"\W+|_", name) if p]
-    symbol = "".join(p[:1].upper() + p[1:] for p in parts) or "P"
-    symbol = symbol if symbol[0].isalpha() else f"P{symbol}"
-    while symbol in taken or symbol in KEYWORDS or symbol == "Here":
-        symbol += "_"
-    taken.add(symbol)
-    return symbol
+class _Joined:
+    """Several tables, which name the same entities."""
 
+    def __init__(
+        self, tables: list[ProposedTable], keys: Sequence[RowKeys | None], learn: Collection[str]
+    ) -> None:
+        self.tables, self.learn = tables, learn
+        self.keys = [self._by_id(t, k) for t, k in zip(tables, keys, strict=True)]
+        self.traces = self._shared_traces()
+        self.sorts: list[_Sort] = []
+        for table, own_keys in zip(tables, self.keys, strict=True):
+            self._note_sort(table, own_keys)
+        self.time = next(self._clocks(), None)
+        self.step = None if self.time is None else self.time.step
+        timed = [c for t in tables if (c := self._time_column(t)) is not None]
+        self.origin = 0
+        if self.step is not None and timed:
+            self.origin = min(c.earliest for c in timed)
 
-# --- what holds ---------------------------------------------------------------------------------
+    def proposal(self) -> Proposal:
+        """What the tables are."""
+        taken = {sort.name for sort in self.sorts}
+        proposal = Proposal(self.tables, step=self.step)
+        for table, own_keys in zip(self.tables, self.keys, strict=True):
+            self._settle(table, own_keys, proposal, taken)
+        self._cover()
+        main = self.tables[0]
+        (trace, entity) = (main.of(Role.TRACE), main.of(Role.ENTITY))
+        alone = not any(main.sort in (t.sort, *t.sorts.values()) for t in self.tables[1:])
+        if trace and entity and alone and not main.sorts:
+            pairs = np.unique(np.stack([entity[0].codes, trace[0].codes]), axis=1)
+            proposal.local = pairs.shape[1] == len(entity[0].words) > len(trace[0].words) > 1
+        return proposal
 
+    # --- what tables share ----------------------------------------------------------------------
 
-def _rules(proposal: Proposal) -> list[tuple[str, str, str]]:
-    """Rules that hold on the labels beyond chance: name, axiom, and how often."""
-    truths = proposal.of(Role.LEARNED, Role.GIVEN)
-    where = " where Here(x)" if proposal.presence else ""
-    counted: list[tuple[float, str, str, str]] = []
+    def _shared_traces(self) -> set[str]:
+        """The names of traces; a column that is a trace in one table is none of entities."""
+        columns = [k.trace for k in self.keys if k is not None and k.trace is not None]
+        heads = {c.name for c in columns}
+        for number, keys in enumerate(self.keys):
+            if keys is None or keys.entity is None or keys.entity.name not in heads:
+                continue
+            if keys.time is not None and unique(keys.entity.codes, keys.time.steps):
+                self.keys[number] = RowKeys(None, keys.entity, keys.time)
+        first = self.keys[0]
+        if first is None or first.trace is None:  # the project has one trace
+            return set()
+        return {first.trace.name, *first.trace.words}
 
-    def count(name: str, body: str, first: Floats, then: Floats) -> None:
-        both = np.isfinite(first) & np.isfinite(then)
-        base = then[both].mean() if both.any() else 1.0
-        held = then[both & (first == 1)]
-        if len(held) < _SUPPORT or held.mean() < _CONFIDENCE or held.mean() - base < _BEYOND:
+    def _by_id(self, table: ProposedTable, keys: RowKeys | None) -> RowKeys | None:
+        """The keys of a table of entities: of several columns with names, what others name."""
+        if keys is None or keys.time is not None or keys.entity is None:
+            return keys
+        others = {
+            word
+            for other in self.tables
+            if other is not table
+            for column in other.columns
+            if not column.is_number or column.name == keys.entity.name
+            for word in column.words
+        }
+        plain = [c for c in table.columns if not c.gaps and not c.is_truth and unique(c.codes)]
+        plain = [c for c in plain if not c.is_number or c is keys.entity]
+        return RowKeys(max(plain, key=lambda c: len(others & {*c.words})), None, None)
+
+    def _clocks(self) -> Iterator[Clocked]:
+        """Ways to count the times of all tables: that of the first one that has times."""
+        for table, keys in zip(self.tables, self.keys, strict=True):
+            if keys is not None and keys.time is not None:
+                yield keys.time
+            elif keys is None:
+                yield from (clock for column in table.columns for clock in column.clocks)
+
+    def _note_sort(self, table: ProposedTable, keys: RowKeys | None) -> None:
+        if keys is None or (keys.entity is not None and self._is_trace(keys.entity)):
             return
-        shown = f"holds {held.mean():.3f} of {len(held):,} times; by chance it would {base:.3f}"
-        counted.append((float(held.mean() - base), name, f"forall x{where}. G({body})", shown))
+        if keys.trace is not None and not self._is_trace(keys.trace):
+            return  # it takes two columns to tell rows apart: of a relation, or of events
+        if keys.entity is None:
+            stem = sort_name(table.path.stem)
+            self.sorts.append(_Sort(stem, set(), {stem}))
+            return
+        words, head = set(keys.entity.words), keys.entity.name
+        called = _singular(table) if keys.time is None else None
+        near = [c for c in table.columns if c is not keys.entity and not c.is_number]
+        known = words.union(*(s.names for s in self.sorts))
+        files = {_singular(t) for t in self.tables}
+        if any({*c.words} <= known for c in near):  # a relation, rather
+            called = None
+        elif sort_name(head) in files:  # as in a table of pumps with a column for the pump
+            called = sort_name(head)
+        for sort in self.sorts:
+            common, named = len(words & sort.names), _tokens(head) & _tokens(*sort.heads)
+            plain = not keys.entity.is_number
+            share = common / max(1, min(len(words), len(sort.names)))
+            if share >= (_SOME if named else _MOST) and (plain or named):
+                sort.names |= words
+                sort.heads.add(head)
+                sort.name = called or sort.name
+                return
+        self.sorts.append(_Sort(called or sort_name(head), {head}, words))
 
-    for one, two in combinations(truths, 2):
-        for a, b in ((one, two), (two, one)):
-            body = f"{a.symbol}(x) -> {b.symbol}(x)"
-            count(f"{a.symbol}Means{b.symbol}", body, a.truth, b.truth)
-            count(f"{a.symbol}Excludes{b.symbol}", f"{a.symbol}(x) -> !{b.symbol}(x)", a.truth,
-                  1 - b.truth)  # fmt: skip
-    rows, following = _steps(proposal)
-    for a in truths:
-        now, then = a.truth[rows], a.truth[following]
-        count(f"{a.symbol}Stays", f"{a.symbol}(x) -> WX {a.symbol}(x)", now, then)
-    return [rule for _, *rule in sorted(counted, reverse=True)[:_RULES]]  # type: ignore[misc]
+    def _is_trace(self, column: TableColumn) -> bool:
+        if not self.traces:
+            return False
+        inside = sum(w in self.traces for w in column.words) / max(1, len(column.words))
+        named = column.name in self.traces
+        return inside >= (_SOME if named else _MOST) and (named or not column.is_number)
+
+    def _refers(self, column: TableColumn) -> _Sort | None:
+        """The sort whose entities a column names, if there is one."""
+        if not column.words or column.is_truth or column.stamps is not None:
+            return None
+        best: tuple[float, _Sort] | None = None
+        for sort in self.sorts:
+            inside = sum(w in sort.names for w in column.words) / len(column.words)
+            named = bool(_tokens(column.name) & _tokens(sort.name, *sort.heads))
+            enough = inside >= (_SOME if named else _MOST) and (named or not column.is_number)
+            if enough and (best is None or inside > best[0]):
+                best = inside, sort
+        return None if best is None else best[1]
+
+    # --- one table ------------------------------------------------------------------------------
+
+    def _time_column(self, table: ProposedTable) -> TableColumn | None:
+        """The column of a table that goes by the clock of the first one."""
+        if self.time is None:
+            return None
+        head = self.time.column.name
+        ways = [c for c in table.columns if c.name == head or any(True for _ in c.clocks)]
+        ways.sort(key=lambda c: c.name != head)
+        return next((c for c in ways if c.counted_by(self.step, 0) is not None), None)
+
+    def _settle(
+        self, table: ProposedTable, keys: RowKeys | None, proposal: Proposal, taken: set[str]
+    ) -> None:
+        """Say what a table is: of entities, of a relation, of events, of traces, or nothing."""
+        column = self._time_column(table)
+        time: Clocked | None = None
+        if column is not None:
+            steps = column.counted_by(self.step, self.origin)
+            assert steps is not None
+            time = Clocked(column, self.step, steps)
+        elif keys is not None and keys.time is not None:
+            return _leave(table, "its times are not those of the first table")
+        trace = next((c for c in table.columns if self._is_trace(c)), None)
+        if trace is not None and time is None:
+            return self._settle_traces(table, trace, proposal)
+        if trace is None and self.traces and time is not None:
+            return _leave(table, "its rows do not say which trace they are of")
+        refs = {
+            c.name: sort
+            for c in table.columns
+            if c not in (trace, column) and (sort := self._refers(c)) is not None
+        }
+        named = [c for c in table.columns if c.name in refs]
+        told: list[Ints] = [] if trace is None else [trace.codes]
+        told += [] if time is None else [time.steps]
+        alone = all(c in named or c in (trace, column) for c in table.columns)
+        entity = next((c for c in named if not c.gaps and unique(c.codes, *told)), None)
+        if keys is not None and keys.entity is None and told and unique(*told):
+            self._take(table, RowKeys(None, trace, time), sort_name(table.path.stem))
+        elif entity is not None and not (alone and len(named) > 1):
+            own_entity = keys is not None and keys.entity in named
+            entity = keys.entity if own_entity and keys is not None else entity
+            assert entity is not None
+            self._take(table, RowKeys(entity, trace, time), refs[entity.name].name)
+        elif len(named) > 1:
+            self._relate(table, named, RowKeys(named[0], trace, time), refs, taken)
+        elif named:
+            self._happen(table, RowKeys(named[0], trace, time), refs[named[0].name].name, taken)
+        else:
+            return _leave(table, "no column names entities, and none tells its rows apart")
+        for link in (c for c in named if not c.why):
+            self._link(table, link, refs[link.name].name, taken)
+        fill_roles(table, self.learn, taken)
+        alone = not any(table.sort == s.name and len(s.heads) > 1 for s in self.sorts)
+        said = (Role.GIVEN, Role.FEATURE, Role.CATEGORY, Role.LINK, Role.EVENTS)
+        if alone and not table.links and not table.of(*said):
+            return _leave(table, "no column names entities of others, or says anything of its own")
+        if not table.static and not table.links and not table.several:
+            self._as_events(table, taken)
+        return None
+
+    def _take(self, table: ProposedTable, keys: RowKeys, sort: str) -> None:
+        points = 1 if keys.time is None else int(keys.time.steps.max()) + 1
+        entities = next((len(s.names) for s in self.sorts if s.name == sort), 1)
+        take(table, keys, sort, points, entities)
+
+    def _settle_traces(self, table: ProposedTable, trace: TableColumn, proposal: Proposal) -> None:
+        """A table of traces may say which are for learning and which for testing."""
+        for column in (c for c in table.columns if is_split(c) and unique(trace.codes)):
+            proposal.split = table, trace, column
+            trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
+            column.role, column.why = Role.SPLIT, "says what traces are for"
+        _leave(table, "a row is about a trace" + ", for the split alone" * bool(proposal.split))
+
+    def _relate(
+        self,
+        table: ProposedTable,
+        named: list[TableColumn],
+        keys: RowKeys,
+        refs: dict[str, _Sort],
+        taken: set[str],
+    ) -> None:
+        """A table whose rows are about two entities."""
+        self._take(table, keys, refs[named[0].name].name)
+        table.presence, table.arguments = False, (named[0], named[1])
+        for column in table.arguments:
+            table.sorts[column.name] = refs[column.name].name
+            column.role, column.why = Role.LINK, f"of sort {refs[column.name].name}"
+        for column in named[2:]:
+            column.why = "a relation is of two entities"
+        if not any(c.is_truth for c in table.columns):
+            table.links[symbol_name(table.path.stem.split(".")[0], taken)] = table.arguments
+
+    def _happen(self, table: ProposedTable, keys: RowKeys, sort: str, taken: set[str]) -> None:
+        """A table with several rows about the same: events."""
+        self._take(table, keys, sort)
+        table.presence, table.several = False, True
+        kinds = [c for c in table.columns if not c.why and not c.is_number and not c.is_truth]
+        kinds = [c for c in kinds if 2 <= len(c.words) <= WORDS and not c.gaps]
+        if kinds:
+            kind = min(kinds, key=lambda c: len(c.words))
+            kind.role, kind.why = Role.EVENTS, f"{len(kind.words)} kinds of events"
+            table.events = {word: symbol_name(word, taken) for word in kind.words}
+        else:
+            table.links[symbol_name(table.path.stem.split(".")[0], taken)] = (keys.entity,)  # type: ignore[assignment]
+
+    def _as_events(self, table: ProposedTable, taken: set[str]) -> None:
+        """Rows that are few, and have words alone, are events, too."""
+        words = table.of(Role.CATEGORY)
+        few = 4 * table.rows < table.entities * (int(table.steps.max()) + 1)  # type: ignore[union-attr]
+        said = table.of(Role.FEATURE, Role.GIVEN, Role.LEARNED)
+        if table is self.tables[0] or said or not few or len(words) != 1:
+            return
+        table.presence, table.several = False, True
+        words[0].role, words[0].why = Role.EVENTS, f"{len(words[0].words)} kinds of events"
+        table.events = {word: symbol_name(word, taken) for word in words[0].words}
+
+    def _link(self, table: ProposedTable, column: TableColumn, sort: str, taken: set[str]) -> None:
+        """A column that names an entity of another table."""
+        column.role, column.why = Role.LINK, f"of sort {sort}"
+        table.sorts[column.name] = sort
+        entity = table.of(Role.ENTITY)
+        if entity:
+            table.links[symbol_name(column.name, taken)] = (entity[0], column)
+
+    # --- all tables -----------------------------------------------------------------------------
+
+    def _cover(self) -> None:
+        """Say where entities come and go, and where features lack values."""
+        lengths = [int(t.steps.max()) + 1 for t in self.tables if t.steps is not None]
+        points = max(lengths, default=1)
+        taken: dict[str, set[str]] = {}
+        for table in (t for t in self.tables if not t.note and not t.several and not t.arguments):
+            entity, trace = table.of(Role.ENTITY), table.of(Role.TRACE)
+            traces = len(trace[0].words) if trace else 1
+            cells = table.entities * (1 if table.static else points * traces)
+            complete = table.rows >= cells
+            if table is self.tables[0] and not table.static:
+                table.presence = not complete
+            else:
+                table.presence, table.gaps = False, not complete
+            seen = taken.setdefault(table.sort if entity else table.file, set())
+            for column in table.of(Role.FEATURE, Role.CATEGORY):
+                if column.name in seen:
+                    column.role, column.why = Role.UNUSED, "another table has it"
+                seen.add(column.name)
 
 
-def _steps(proposal: Proposal) -> tuple[Ints, Ints]:
-    """Rows, and for each that of the same entity one step later."""
-    time = proposal.steps
-    if time is None:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    keys = proposal.of(Role.TRACE, Role.ENTITY)
-    order = np.lexsort([time, *(c.codes for c in keys)])
-    same = np.ones(len(order) - 1, dtype=bool)
-    for column in keys:
-        same &= column.codes[order[1:]] == column.codes[order[:-1]]
-    same &= time[order[1:]] == time[order[:-1]] + 1
-    return order[:-1][same], order[1:][same]
+def _leave(table: ProposedTable, why: str) -> None:
+    table.note = why
+    for column in (c for c in table.columns if c.role not in (Role.TRACE, Role.SPLIT)):
+        column.role, column.why = Role.UNUSED, why
+
+
+def _singular(table: ProposedTable) -> str | None:
+    """What the entities of a table are called, if its name says that there are several."""
+    stem = table.path.stem.split(".")[0]
+    return sort_name(stem[:-1]) if re.fullmatch(r"[A-Za-z]{2,}[^sS][sS]", stem) else None
+
+
+def _tokens(*names: str) -> set[str]:
+    """The words that names are made of."""
+    return {part.lower() for name in names for part in re.split(r"\W+|_", name) if len(part) > 2}

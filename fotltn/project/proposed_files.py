@@ -1,83 +1,94 @@
-"""The files of a project that is proposed for a table: its theory and its settings, as text."""
+"""The files of a project that is proposed for tables: its theory and its settings, as text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fotltn.logic.check import check
-from fotltn.project.propose import FEW, Proposal, Role, TableColumn
+from fotltn.project.propose import Proposal
+from fotltn.project.proposed_rules import always
+from fotltn.project.proposed_table import WORDS, ProposedTable
+from fotltn.project.table_columns import Role, TableColumn
 from fotltn.syntax.load import parse_theory
+
+_FEW = 5  # entities that are too few to hold some back
 
 
 def theory_text(proposal: Proposal) -> str:
     """The theory that is proposed."""
-    static = "" if proposal.of(Role.TIME) else "static "
-    lines = [f"# What the columns of {proposal.file} state, and what is known of it.", ""]
-    lines += [f"sort {proposal.sort}", ""]
-    for column in proposal.of(Role.GIVEN, Role.LEARNED):
-        kind = "learned" if column.role is Role.LEARNED else "given"
-        lines.append(f"{static}predicate {column.symbol}({proposal.sort})   # {kind}: {column.why}")
-    if proposal.presence:
-        lines.append(f"predicate Here({proposal.sort})   # given: true where there is a row")
+    files = [t.file for t in proposal.tables if not t.note]
+    lines = [f"# What the columns of {_listed(files)} state, and what is known of it.", ""]
+    lines += [f"sort {', '.join(proposal.sorts)}"]
+    for table in proposal.tables:
+        if declared := list(_declared(table)):
+            lines += ["", *([f"# {table.file}"] if len(files) > 1 else []), *declared]
     lines += [
         "",
         "# Rules that hold on the labels. Keep those that are laws, and add what you know.",
     ]
     lines += [f"axiom {name}: {text}   # {why}" for name, text, why in proposal.rules]
     if not proposal.rules:
-        first = proposal.of(Role.LEARNED)[0].symbol
-        where = " where Here(x)" if proposal.presence else ""
+        table = next(t for t in proposal.tables if t.of(Role.LEARNED))
+        variables = [*"xy"[: max(1, len(table.arguments))]]
+        atom = f"{table.of(Role.LEARNED)[0].symbol}({', '.join(variables)})"
+        body = atom if table.static else f"{atom} -> WX {atom}"
+        example = always(body, *variables, here=table.presence)
         lines.append("# None was found. A rule looks like this:")
-        lines.append(f"# axiom Stays: forall x{where}. G({first}(x) -> WX {first}(x))")
+        lines.append(f"# axiom {'All' if table.static else 'Stays'}: {example}")
     text = "\n".join(lines) + "\n"
     check(parse_theory(text))
     return text
 
 
+def _declared(table: ProposedTable) -> Iterator[str]:
+    """The predicates that a table states."""
+    static = "static " if table.static else ""
+    named = table.sorts_of(table.arguments) if table.arguments else (table.sort,)
+    for column in table.of(Role.GIVEN, Role.LEARNED):
+        kind = "learned" if column.role is Role.LEARNED else "given"
+        head = f"{column.symbol}({', '.join(named)})"
+        yield f"{static}predicate {head}   # {kind}: {column.why}"
+    if table.presence:
+        yield f"predicate Here({table.sort})   # given: true where there is a row"
+    for symbol in table.events.values():
+        yield f"{static}predicate {symbol}({table.sort})   # given: an event"
+    for symbol, arguments in table.links.items():
+        sorts = ", ".join(table.sorts_of(arguments))
+        yield f"{static}predicate {symbol}({sorts})   # given: true where a row says so"
+
+
 def project_text(proposal: Proposal, folder: str | None) -> str:
-    """The settings that are proposed, for a table in the project or in another folder."""
-    one = {role: proposal.of(role) for role in Role}
-    learned = one[Role.LEARNED]
-    known = [c for c in one[Role.GIVEN] if not c.gaps]  # networks may see these, too
-    features = [*one[Role.FEATURE], *one[Role.CATEGORY], *known]
-    lines = [f"# A project for {proposal.file}, proposed by its columns. Look at every line."]
+    """The settings that are proposed, for tables in the project or in another folder."""
+    main, tables = proposal.main, [t for t in proposal.tables if not t.note]
+    learned = [c for t in tables for c in t.of(Role.LEARNED)]
+    files = _listed(t.file for t in proposal.tables)
+    whose = "its" if len(proposal.tables) == 1 else "their"
+    lines = [f"# A project for {files}, proposed by {whose} columns. Look at every line."]
     lines += ["", "[theory]", 'file = "theory.fot"', "", "[data]"]
     if folder is not None:
         lines += [f"folder = {_text(folder)}"]
     if proposal.step is not None:
         step = proposal.step if proposal.step.isdecimal() else _text(proposal.step)
         lines += [_said(f"step = {step}", "of times, from the earliest on")]
-    if not any(c.gaps for c in learned) or _many(learned):
+    if proposal.local:
+        said = f"every trace has its own {main.sort}s"
+        lines += [_said(f"local = [{_text(main.sort)}]", said)]
+    if proposal.split is None and (not any(c.gaps for c in learned) or _many(learned)):
         lines += [_said("train = 0.8", "the share of labels to learn from; the others test")]
-        if proposal.entities >= FEW:
+        if main.entities >= _FEW and not main.arguments:
             lines += [_said('by = "entities"', "test on entities that training does not see")]
-        elif one[Role.TIME]:
+            several = [t for t in tables if t.sort != main.sort]
+            lines += [f"sort = {_text(main.sort)}"] if several else []
+        elif main.of(Role.TIME):
             lines += [_said('by = "time"', "test on the latest times")]
-    lines += ["", "[[data.wide]]", f"file = {_text(proposal.file)}"]
-    lines += [f"sort = {_text(proposal.sort)}"]
-    if not one[Role.ENTITY]:
-        lines += [_said(f"entity = {_text(f'={proposal.sort}')}", "what all rows are about")]
-    for key, role in (("entity", Role.ENTITY), ("time", Role.TIME), ("trace", Role.TRACE)):
-        lines += [_said(f"{key} = {_text(c.name)}", c.why) for c in one[role]]
-    truths = [*one[Role.GIVEN], *learned]
-    pairs = ", ".join(f"{_text(c.name)} = {_text(c.symbol)}" for c in truths)
-    lines += [f"predicates = {{ {pairs} }}"]
-    if features:
-        lines += [f"features = {_list(c.name for c in features)}"]
-    if one[Role.CATEGORY]:
-        words = ", ".join(f"{_text(c.name)} = {_list(sorted(c.words))}" for c in one[Role.CATEGORY])
-        lines += [f"categories = {{ {words} }}"]
-    if empty := [c for c in features if c.gaps]:
-        filled = _text("last" if one[Role.TIME] else "mean")
-        columns = ", ".join(f"{_text(c.name)} = {filled}" for c in empty)
-        lines += [_said(f"missing = {{ {columns} }}", "what empty cells are seen as")]
-    if proposal.presence:
-        lines += [_said('presence = "Here"', "true where there is a row")]
-    lines += [f"# not used: {_text(c.name)} ({c.why})" for c in one[Role.UNUSED]]
-    if one[Role.TIME] and features:
-        lines += ["", f"[inputs.{proposal.sort}]"]
-        lines += [_said('# encoder = "gru"', "lets networks see what went before")]
+    for table in tables:
+        lines += ["", *_wide(table)]
+    for table in (t for t in proposal.tables if t.note):
+        lines += ["", f"# not used: {table.file} ({table.note})"]
+    if proposal.split is not None:
+        lines += ["", *_split(*proposal.split)]
+    lines += list(_inputs(proposal))
     lines += ["", "[predicates]", *(f'{c.symbol} = "network"' for c in learned)]
     lines += ["", "[objective]", 'facts = "cross-entropy"', 'together = "sum"']
     if proposal.rules:
@@ -90,8 +101,111 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _features(table: ProposedTable) -> list[TableColumn]:
+    """What networks see: also what is given of every row, and entities that are few."""
+    if table.several or table.arguments:
+        return []
+    known = [c for c in table.of(Role.GIVEN) if not c.gaps]
+    links = [c for c in table.of(Role.LINK) if 2 <= len(c.words) <= WORDS]
+    return [*table.of(Role.FEATURE), *table.of(Role.CATEGORY), *known, *links]
+
+
+def _wide(table: ProposedTable) -> Iterator[str]:
+    """What a project says of one table."""
+    one = {role: table.of(role) for role in Role}
+    yield "[[data.wide]]"
+    yield f"file = {_text(table.file)}"
+    yield f"sort = {_text(table.sort)}"
+    if table.arguments:
+        yield _said(f"entity = {_text(table.arguments[0].name)}", table.arguments[0].why)
+    elif not one[Role.ENTITY]:
+        yield _said(f"entity = {_text(f'={table.sort}')}", "what all rows are about")
+    for key, role in (("entity", Role.ENTITY), ("time", Role.TIME), ("trace", Role.TRACE)):
+        yield from (_said(f"{key} = {_text(c.name)}", c.why) for c in one[role])
+    truths = [] if table.several else [*one[Role.GIVEN], *one[Role.LEARNED]]
+    if truths:
+        pairs = ", ".join(f"{_text(c.name)} = {_text(c.symbol)}" for c in truths)
+        yield f"predicates = {{ {pairs} }}"
+        if table.arguments:
+            named = _list(c.name for c in table.arguments)
+            yield f"arguments = {{ {', '.join(f'{_text(c.name)} = {named}' for c in truths)} }}"
+    features = _features(table)
+    if features:
+        yield f"features = {_list(c.name for c in features)}"
+    if worded := [c for c in features if c.role in (Role.CATEGORY, Role.LINK)]:
+        words = ", ".join(f"{_text(c.name)} = {_list(sorted(c.words))}" for c in worded)
+        yield f"categories = {{ {words} }}"
+    if empty := [c for c in features if c.gaps or table.gaps]:
+        filled = _text("mean" if table.static else "last")
+        columns = ", ".join(f"{_text(c.name)} = {filled}" for c in empty)
+        yield _said(f"missing = {{ {columns} }}", "what empty cells are seen as")
+    if table.presence:
+        yield _said('presence = "Here"', "true where there is a row")
+    yield from (f"# not used: {_text(c.name)} ({c.why})" for c in one[Role.UNUSED])
+    measures = [*_measures(table)]
+    if measures:
+        yield from ["", "[data.wide.measures]", *measures]
+
+
+def _measures(table: ProposedTable) -> Iterator[str]:
+    """Predicates that rows make true: events, relations, and links to other tables."""
+    for column in table.of(Role.EVENTS):
+        for word, symbol in table.events.items():
+            how = f"column = {_text(column.name)}, among = [{_text(word)}], only_true = true"
+            yield f"{symbol} = {{ {how} }}"
+    if table.several:
+        for column in table.of(Role.GIVEN):
+            true = [w for w in column.words if w.lower() in ("1", "true", "1.0")]
+            how = f"column = {_text(column.name)}, among = {_list(true)}, only_true = true"
+            yield f"{column.symbol} = {{ {how} }}"
+    for symbol, arguments in table.links.items():
+        comment = f"names {' and '.join(table.sorts_of(arguments))}"
+        yield _said(f"{symbol} = {{ arguments = {_list(c.name for c in arguments)} }}", comment)
+
+
+def _split(table: ProposedTable, trace: TableColumn, column: TableColumn) -> Iterator[str]:
+    yield "[data.split]"
+    yield f"file = {_text(table.file)}"
+    yield f"trace = {_text(trace.name)}"
+    yield _said(f"column = {_text(column.name)}", column.why)
+    for key, begin in (("train", "train"), ("validation", ("val", "dev")), ("test", "test")):
+        if words := [w for w in column.words if w.lower().startswith(begin)]:
+            yield f"{key} = {_list(words)}"
+
+
+def _inputs(proposal: Proposal) -> Iterator[str]:
+    """What networks see of a sort beside the features of its own tables."""
+    tables = [t for t in proposal.tables if not t.note]
+    seen = {t.sort for t in tables if _features(t)}
+    moving = {t.sort for t in tables if _features(t) and not t.static}
+    learned = {t.sort for t in tables if t.of(Role.LEARNED)}
+    for sort in proposal.sorts:
+        if sort not in learned or sort not in seen:
+            continue
+        near = [
+            symbol
+            for table in tables
+            for symbol, arguments in table.links.items()
+            if sort in (sorts := table.sorts_of(arguments))
+            and len(sorts) == 2
+            and seen & ({*sorts} - {sort} or {sort})
+        ]
+        if near or sort in moving:
+            yield ""
+            yield f"[inputs.{sort}]"
+        if near:
+            yield _said(f"neighbours = {_list(near)}", "networks see their features, too")
+        if sort in moving:
+            yield _said('# encoder = "gru"', "lets networks see what went before")
+
+
 def _said(setting: str, comment: str) -> str:
     return f"{setting:<28} # {comment}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _many(columns: Iterable[TableColumn]) -> bool:

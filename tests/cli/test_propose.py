@@ -3,7 +3,7 @@
 import csv
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,11 +15,12 @@ import pytest
 
 import fotltn
 from fotltn.errors import DataError
-from fotltn.project.propose import Role, propose
+from fotltn.project.propose import propose
 from fotltn.project.proposed_files import project_text, theory_text
+from fotltn.project.table_columns import Role
 
 
-def write(path: Path, heads: list[str], rows: list[list[object]]) -> Path:
+def write(path: Path, heads: list[str], rows: Iterable[Sequence[object]]) -> Path:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([heads, *rows])
     return path
@@ -44,17 +45,17 @@ def machines(folder: Path, *, days: int = 1, gaps: float = 0.5) -> Path:
 
 
 def roles(path: Path, *learn: str) -> dict[str, str]:
-    return {c.name: c.role.value for c in propose(path, learn).columns}
+    return {c.name: c.role.value for c in propose(path, learn).main.columns}
 
 
 def test_columns_are_taken_for_what_they_look_like(tmp_path):
     proposal = propose(machines(tmp_path, days=3))
-    assert {c.name: c.role for c in proposal.columns} == {
+    assert {c.name: c.role for c in proposal.main.columns} == {
         "day": Role.TRACE, "machine id": Role.ENTITY, "hour": Role.TIME, "heat": Role.FEATURE,
         "colour": Role.CATEGORY, "failed": Role.LEARNED, "is worn": Role.GIVEN,
         "note": Role.UNUSED,
     }  # fmt: skip
-    assert (proposal.sort, proposal.presence) == ("machine", True)
+    assert (proposal.main.sort, proposal.main.presence) == ("machine", True)
     names = [name for name, _, _ in proposal.rules]
     assert "FailedStays" in names
     assert "FailedMeansIsWorn" in names
@@ -76,7 +77,7 @@ def test_rules_are_counted_as_a_loop_counts_them(tmp_path):
     base = sum(then == "1" for _, then in pairs) / len(pairs)
     share = sum(held) / len(held)
     assert rule[2] == f"holds {share:.3f} of {len(held)} times; by chance it would {base:.3f}"
-    assert rule[1] == "forall x where Here(x). G(Failed(x) -> WX Failed(x))"
+    assert rule[1] == "G forall x where Here(x). (Failed(x) -> WX (Here(x) -> Failed(x)))"
 
 
 @pytest.mark.parametrize("days", [1, 3])
@@ -124,7 +125,7 @@ def test_times_that_are_stamps(tmp_path, stamp, step):
     path = write(tmp_path / "shop.csv", ["when", "store", "visitors", "promo", "sold out"], rows)
     proposal = propose(path)
     assert roles(path)["when"] == "time"
-    assert (proposal.step, proposal.presence) == (step, False)
+    assert (proposal.step, proposal.main.presence) == (step, False)
     assert 'features = ["visitors", "promo"]' in project_text(proposal, None)
     (folder := tmp_path / "p").mkdir()
     (folder / "theory.fot").write_text(theory_text(proposal))
@@ -179,10 +180,10 @@ def test_stamps_of_all_kinds(tmp_path, case, kind):
     writer = pyarrow.csv.write_csv if kind == "csv" else pyarrow.parquet.write_table
     writer(table, path)
     proposal = propose(path)
-    assert {c.name: c.role for c in proposal.columns} == {
+    assert {c.name: c.role for c in proposal.main.columns} == {
         "room": Role.ENTITY, "when": Role.TIME, "heat": Role.FEATURE, "alarm": Role.LEARNED,
     }  # fmt: skip
-    assert (proposal.step, proposal.presence) == (step, False)
+    assert (proposal.step, proposal.main.presence) == (step, False)
     assert trains(tmp_path / "p", path).facts.lengths == (30,)
 
 
@@ -212,7 +213,7 @@ def test_events_at_odd_times_have_the_longest_unit_that_tells_them_apart(tmp_pat
     path = write(tmp_path / "events.csv", ["machine", "at", "stop"], rows)
     proposal = propose(path)
     assert roles(path) == {"machine": "entity", "at": "time", "stop": "learned predicate"}
-    assert (proposal.step, proposal.presence) == ("1min", True)
+    assert (proposal.step, proposal.main.presence) == ("1min", True)
 
 
 @pytest.mark.parametrize("plant", [True, False])
@@ -240,7 +241,7 @@ def test_columns_that_say_nothing_and_cells_that_are_empty(tmp_path):
     table = rooms(TIMES["utc"][0], year=2024, ok=1, tags=["a"], note=None)
     pyarrow.parquet.write_table(table, path := tmp_path / "rooms.parquet")
     proposal = propose(path)
-    whys = {c.name: c.why for c in proposal.of(Role.UNUSED)}
+    whys = {c.name: c.why for c in proposal.main.of(Role.UNUSED)}
     assert whys == {
         "year": "all rows have the same", "ok": "all rows have the same",
         "tags": "its type is list<element: string>", "note": "180 of 180 cells are empty",
@@ -264,7 +265,7 @@ def test_rows_that_are_repeated(tmp_path):
     twice = pa.concat_tables([table, table.slice(40, 9)])
     pyarrow.csv.write_csv(twice, path := tmp_path / "rooms.csv")
     proposal = propose(path)
-    assert (proposal.rows, proposal.presence) == (180, False)
+    assert (proposal.main.rows, proposal.main.presence) == (180, False)
     assert roles(path)["room"] == "entity"
     assert trains(tmp_path / "p", path).facts.lengths == (30,)
 
@@ -274,9 +275,9 @@ def test_names_that_the_language_does_not_take(tmp_path):
     heads = ["sort", 'größe "x" (m²)', "2 late", "G", "S"]
     proposal = propose(write(tmp_path / "odd.csv", heads, rows))
     fotltn.parse(theory_text(proposal))
-    symbols = [c.symbol for c in proposal.columns if c.symbol]
+    symbols = [c.symbol for c in proposal.main.columns if c.symbol]
     assert len(set(symbols)) == 4
-    assert proposal.sort == "sort_"
+    assert proposal.main.sort == "sort_"
 
 
 def test_machines_are_told_the_same(tmp_path, call):
@@ -323,7 +324,7 @@ def test_what_cannot_be_learned(tmp_path, call):
     cases: list[tuple[list[object], str]] = [
         (["--learn", "failed"], "--learn names a column of a table: --from TABLE"),
         (["--from", path, "--paper"], "--paper goes with a scene"),
-        (["--from", path, "--from", path], "--from looks at one table"),
+        (["--from", path, "--from", path], "two tables are called 'machines.csv'"),
         (["--from", tmp_path / "none.csv"], "cannot read"),
     ]
     for options, expected in cases:

@@ -1,0 +1,324 @@
+"""A table that nobody has described: what its rows are about, and what its columns say of that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fotltn.errors import DataError, Diagnostic, listing
+from fotltn.grounding.cells import Ints
+from fotltn.project.table_columns import Clocked, Role, TableColumn, read_columns, unique
+from fotltn.syntax.hints import KEYWORDS
+
+_NAMES = re.compile(r"(.*[_ ])?(id|name|key|code|number|nr|no)", re.IGNORECASE)
+_TRACES = re.compile(
+    r"(.*[_ ])?(trace|clip|video|episode|session|run|game|match|trial|scene|sequence|recording)s?"
+    r"([_ ]?(id|name|nr|no))?",
+    re.IGNORECASE,
+)
+_PARTS = ({"train", "training"}, {"val", "valid", "validation", "dev"}, {"test", "testing"})
+WORDS = 20  # of a column that are few enough to be categories
+
+
+class RowKeys(NamedTuple):
+    """The columns that tell rows apart: without an entity, all are about one."""
+
+    entity: TableColumn | None
+    trace: TableColumn | None
+    time: Clocked | None
+
+
+@dataclass(slots=True, eq=False)
+class ProposedTable:
+    """A table of a project, and what its columns are taken for.
+
+    Args:
+        path: where it is.
+        columns: its columns, with their roles.
+        rows: how many it has.
+        sort: of the entities that rows are about.
+        entities: how many there are. If no column names them, there is one.
+        presence: whether they come and go.
+        steps: the time of each row, if there is a column for it.
+        links: predicates that are true of each row, with the columns of their arguments.
+        events: predicates by the word that makes them true, in the column of events.
+        arguments: of what is true or false, if that is not the entity of the row alone.
+        sorts: of the columns that name entities of other tables.
+        several: whether several rows may be about the same, so that they only state what is true.
+        gaps: whether features lack a value for some entity or time.
+        note: why nothing of it is used, if so.
+    """
+
+    path: Path
+    columns: list[TableColumn]
+    rows: int
+    sort: str = ""
+    entities: int = 1
+    presence: bool = False
+    steps: Ints | None = None
+    links: dict[str, tuple[TableColumn, ...]] = field(default_factory=dict)
+    events: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[TableColumn, ...] = ()
+    sorts: dict[str, str] = field(default_factory=dict)
+    several: bool = False
+    gaps: bool = False
+    note: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.path.name
+
+    def of(self, *roles: Role) -> list[TableColumn]:
+        """The columns of some roles."""
+        return [c for c in self.columns if c.role in roles]
+
+    def sorts_of(self, columns: Sequence[TableColumn]) -> tuple[str, ...]:
+        """The sorts of columns that name entities."""
+        return tuple(self.sorts.get(c.name, self.sort) for c in columns)
+
+    @property
+    def static(self) -> bool:
+        """Whether it has no times."""
+        return self.steps is None
+
+    def as_dict(self) -> dict[str, object]:
+        """The roles of columns for machines."""
+        return {
+            "file": self.file, "sort": self.sort, "rows": self.rows,
+            "columns": {c.name: {"role": c.role.value, "why": c.why} for c in self.columns},
+        }  # fmt: skip
+
+
+def read_table(path: Path) -> ProposedTable:
+    """A table, of which nothing is known yet.
+
+    Raises:
+        DataError: it cannot be read, has no rows, or a column twice.
+    """
+    columns = read_columns(path)
+    return ProposedTable(path, columns, len(columns[0].codes))
+
+
+# --- which row is about whom, and when ---------------------------------------------------------
+
+
+def leave_out_repeats(table: ProposedTable) -> None:
+    """Leave out rows that say the same as others in all columns, as readers do."""
+    rows = np.stack([c.codes for c in table.columns])
+    _, first = np.unique(rows, axis=1, return_index=True)
+    first.sort()
+    for column in table.columns:
+        column.codes, column.values = column.codes[first], column.values[first]
+    table.rows = len(first)
+
+
+def keys_of(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
+    """What each row is about, and when, if there is such a thing; repeated rows are left out."""
+    if (keys := _keys(table, learn)) is None:
+        leave_out_repeats(table)
+        keys = _keys(table, learn)
+    return keys
+
+
+def _candidates(
+    table: ProposedTable, learn: Collection[str]
+) -> tuple[list[TableColumn], list[TableColumn]]:
+    """The columns that may name entities, and those that may be times, the likeliest first."""
+    columns = [c for c in table.columns if c.name not in learn]
+    times = [c for c in columns if any(True for _ in c.clocks)]
+    names = [c for c in columns if c not in times and not c.gaps and not c.is_truth]
+    names = [c for c in names if not c.is_number or _NAMES.fullmatch(c.name)]
+    names.sort(key=lambda c: not _NAMES.fullmatch(c.name))
+    times.sort(key=lambda c: c.is_number)  # time stamps say more than numbers
+    return names, times
+
+
+def _keys(table: ProposedTable, learn: Collection[str]) -> RowKeys | None:
+    names, times = _candidates(table, learn)
+    # What is another in every row does not come again at another time.
+    repeated = [c for c in names if len(c.words) < table.rows]
+    for column in times:
+        others = [c for c in times if c is not column]
+        for time in column.clocks:
+            if (keys := _at_times(time, repeated, others)) is not None:
+                return RowKeys(*keys, time)
+    return next((RowKeys(c, None, None) for c in names if unique(c.codes)), None)
+
+
+def no_keys(table: ProposedTable, learn: Collection[str]) -> Diagnostic:
+    """That nothing tells rows apart."""
+    names, times = _candidates(table, learn)
+    known = f"{listing([c.name for c in names]) or 'no column'} could name entities"
+    known += f", {listing([c.name for c in times])} could be times" if times else ""
+    return Diagnostic(
+        f"{table.path}: no row can be told from the others by an entity and a time: {known}",
+        hint="give every row an id, or an entity and a time: a whole number in a column 'time', a "
+        "date, or a time stamp as 2013-01-31T17:05; no cell of these is empty",
+    )
+
+
+def _at_times(
+    time: Clocked, names: Sequence[TableColumn], others: Sequence[TableColumn]
+) -> tuple[TableColumn | None, TableColumn | None] | None:
+    """The columns of the entity and of the trace that tell rows of a time apart, if some do."""
+    if unique(time.steps):  # one row at a time: of one entity, unless ids say otherwise
+        ids = [c for c in names if _NAMES.fullmatch(c.name) or c.is_constant]
+        dense = int(np.ptp(time.steps)) + 1 == len(time.steps)
+        names = ids or ([] if dense else names)
+        if not names:
+            return None, None
+    for entity in names:
+        if unique(entity.codes, time.steps):
+            return entity, None
+    for entity, trace in permutations(names, 2):
+        likely = len(trace.words) < len(entity.words) or bool(_TRACES.fullmatch(trace.name))
+        likely = likely and not _TRACES.fullmatch(entity.name)
+        if likely and unique(entity.codes, trace.codes, time.steps):
+            return entity, trace
+    for entity in names:
+        for trace in others:
+            if unique(entity.codes, trace.codes, time.steps):
+                return entity, trace
+    for entity, trace in permutations(names, 2):
+        if unique(entity.codes, trace.codes, time.steps):
+            return entity, trace
+    return None
+
+
+def take(table: ProposedTable, keys: RowKeys, sort: str, points: int, entities: int) -> None:
+    """Note what rows are about, and whether entities come and go.
+
+    Args:
+        table: the table.
+        keys: the columns that tell rows apart.
+        sort: of the entities.
+        points: how many times there are.
+        entities: how many entities there are, also in other tables.
+    """
+    entity, trace, time = keys
+    table.sort, table.entities = sort, entities
+    if entity is not None:
+        entity.role, entity.why = Role.ENTITY, f"names {_so_many(len(entity.words))}"
+    if time is not None:
+        table.steps = time.steps
+        why = f"whole numbers up to {points - 1:,}"
+        if time.step is not None:
+            what = "numbers" if time.column.is_number else "time stamps"
+            why = f"{what}, {points - 1:,} steps of {time.step}"
+        time.column.role, time.column.why = Role.TIME, why
+    if trace is not None:
+        trace.role, trace.why = Role.TRACE, f"{len(trace.words):,} traces"
+    traces = 1 if trace is None else len(trace.words)
+    table.presence = time is not None and table.rows < traces * entities * points
+
+
+def _so_many(entities: int) -> str:
+    """A number of entities in words."""
+    return "1 entity" if entities == 1 else f"{entities:,} entities"
+
+
+def sort_name(name: str) -> str:
+    """The name of a sort, from that of a column or a file."""
+    return _identifier(re.sub(r"[_ ]?(id|name|key|nr|no)$", "", name.lower()))
+
+
+# --- what rows say ------------------------------------------------------------------------------
+
+
+def fill_roles(table: ProposedTable, learn: Collection[str], taken: set[str]) -> None:
+    """Say of the columns that have no role yet what they are.
+
+    Args:
+        table: the table.
+        learn: the columns that are to be learned.
+        taken: names of symbols that there are.
+
+    Raises:
+        DataError: a column cannot be learned.
+    """
+    pairs = bool(table.arguments) or table.several
+    for column in (c for c in table.columns if not c.why or c.name in learn):
+        empty = f", {column.gaps:,} empty" if column.gaps else ""
+        if column.is_constant and column.name not in learn:
+            column.why = "all rows have the same"
+        elif column.is_truth:
+            column.role = Role.GIVEN
+            column.why = f"true or false{empty}"
+            column.symbol = symbol_name(column.name, taken)
+        elif column.name in learn:
+            raise DataError(
+                f"{table.path}: '{column.name}' cannot be learned, since it is not true or false "
+                "(1 or 0, empty where it is not known)"
+            )
+        elif 2 * column.gaps > table.rows:
+            column.why = f"{column.gaps:,} of {table.rows:,} cells are empty"
+        elif is_split(column):
+            column.why = "says what rows are for"
+        elif table.static and len(column.words) == table.rows and not column.is_number:
+            column.why = "another word in every row"
+        elif column.is_number:
+            column.role, column.why = Role.FEATURE, f"numbers{empty}"
+        elif 2 <= len(column.words) <= WORDS:
+            column.role, column.why = Role.CATEGORY, f"{len(column.words)} different words{empty}"
+        else:
+            column.why = f"{len(column.words):,} different words"
+        if pairs and column.role in (Role.FEATURE, Role.CATEGORY):
+            about = "several entities" if table.arguments else "several rows of a time"
+            column.role, column.why = Role.UNUSED, f"{column.why}, but of {about}"
+
+
+def is_split(column: TableColumn) -> bool:
+    """Whether a column says what is for learning, and what for testing."""
+    words = {word.lower() for word in column.words}
+    return bool(words & _PARTS[0] and words & _PARTS[2]) and words <= set().union(*_PARTS)
+
+
+def no_truth(paths: Sequence[Path]) -> DataError:
+    """That there is nothing to learn."""
+    place = f"{paths[0]}: no column" if len(paths) == 1 else "no column of any table"
+    return DataError(
+        f"{place} is true or false, so that there is nothing to learn; add one with 1 and 0, empty "
+        "where it is not known"
+    )
+
+
+def choose_learned(tables: Sequence[ProposedTable], learn: Collection[str]) -> None:
+    """Say which columns are learned: those that are named, or that have gaps, or the last one.
+
+    Raises:
+        DataError: no column is true or false.
+    """
+    truths = [c for t in tables for c in t.of(Role.GIVEN) if not t.several]
+    if not truths:
+        raise no_truth([t.path for t in tables])
+    of_first = [c for c in tables[0].of(Role.GIVEN) if c in truths]
+    chosen = [c for c in truths if c.name in learn] or [c for c in truths if c.gaps]
+    for column in chosen or (of_first or truths)[-1:]:
+        column.role = Role.LEARNED
+    for column in truths:
+        if column.role is Role.GIVEN and column.gaps:
+            column.why += ", which count as false"
+
+
+def _identifier(name: str) -> str:
+    plain = re.sub(r"\W+", "_", name).strip("_") or "entity"
+    plain = plain if plain[0].isalpha() else f"e_{plain}"
+    return f"{plain}_" if plain in KEYWORDS else plain
+
+
+def symbol_name(name: str, taken: set[str]) -> str:
+    """A name for a predicate that none has yet."""
+    parts = [p for p in re.split(r"\W+|_", name) if p]
+    symbol = "".join(p[:1].upper() + p[1:] for p in parts) or "P"
+    symbol = symbol if symbol[0].isalpha() else f"P{symbol}"
+    while symbol in taken or symbol in KEYWORDS or symbol == "Here":
+        symbol += "_"
+    taken.add(symbol)
+    return symbol
