@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,6 +57,9 @@ class Weights:
             perhaps one.
         lengths: the number of points of each track.
         gains: those of windows.
+        first: what it is worth to begin in a state, with axes (track, state); without it, tracks
+            begin where traces do.
+        last: what it is worth to end in a state, likewise.
     """
 
     evidence: Tensor
@@ -65,6 +68,8 @@ class Weights:
     conditions: Tensor
     lengths: Tensor
     gains: Sequence[Gain] = ()
+    first: Tensor | None = None
+    last: Tensor | None = None
 
 
 class Chain:
@@ -155,13 +160,19 @@ class Chain:
         symbols, which = self._symbols(weights, digits)
         per_track = worlds * ((times + 1) * (self.states + len(symbols)) + 3 * len(which))
         step = max(1, min(self.at_once // per_track, tracks)) if tracks else 1
+        order = torch.arange(tracks, device=self.device)
+        if weights.first is not None:  # tracks that are as long are drawn together
+            order = weights.lengths.argsort(descending=True, stable=True)
         parts = []
-        for start in range(0, tracks, step):
-            some = _some(weights, slice(start, min(start + step, tracks)))
+        for part in _alike(weights.lengths[order], step, weights.first is not None):
+            some = _some(weights, order[part])
             by_symbol = self._weighed(some, symbols)
-            parts.append(self._draw(some, by_symbol, which, generator, worlds))
-        letters, statics, totals = zip(*parts, strict=True)
-        return torch.cat(letters, 1), torch.cat(statics, 1), torch.cat(totals, 1)
+            letters, static, total = self._draw(some, by_symbol, which, generator, worlds)
+            rest = times - letters.shape[2]
+            parts.append((torch.nn.functional.pad(letters, (0, rest)), static, total))
+        letters, static, total = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        back = order.argsort()
+        return letters[:, back], static[:, back], total[:, back]
 
     def _symbols(self, weights: Weights, digits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """What evidence and gains tell apart: letters and patterns; and the one of each edge."""
@@ -250,10 +261,13 @@ class Chain:
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         times, (tracks, worlds) = weights.evidence.shape[1], scale.shape
         count = tracks * worlds
-        static = weights.static.T.unsqueeze(-1)
+        static, starts = weights.static.T.unsqueeze(-1), self.starts
+        if weights.first is not None:  # any state may be the first; it tells the static bits
+            static, starts = static[self.statics], torch.arange(self.states, device=self.device)
+            first = first * weights.first.T.unsqueeze(-1)
         top = static.amax(0)
-        begins = (static - top).exp() * first[self.starts]
-        begins = torch.where((self.starts >= 0)[:, None, None], begins, 0.0).flatten(1)
+        begins = (static - top).exp() * first[starts]
+        begins = torch.where((starts >= 0)[:, None, None], begins, 0.0).flatten(1)
         total = begins.sum(0).log() + (top + scale).flatten()
         draws = torch.rand(
             times + 1, count, dtype=first.dtype, generator=generator, device=self.device
@@ -263,7 +277,9 @@ class Chain:
         target, letter = torch.cat([self.target, none]), torch.cat([self.letter, none])
         lengths = weights.lengths.repeat_interleave(worlds)
         least = int(lengths.min()) if count else 0
-        state = self.starts[chosen].clamp_min(0)
+        state = starts[chosen].clamp_min(0)
+        if weights.first is not None:
+            chosen = self.statics[chosen]
         taken = torch.empty(times, count, dtype=torch.int64, device=self.device)
         for t in range(times):
             edges = self.edge[:, state]
@@ -281,6 +297,8 @@ class Chain:
         """What it is worth to end in a state: windows that reach beyond the end are read there."""
         tracks, times = weights.evidence.shape[:2]
         end = self.accepts.to(weights.evidence.dtype)[:, None, None]
+        if weights.last is not None:
+            end = weights.last.T.unsqueeze(-1)
         every = torch.arange(tracks, device=self.device)
         for gain in weights.gains:
             base, length = gain.base, gain.length
@@ -296,11 +314,30 @@ class Chain:
         return end.expand(-1, tracks, worlds)
 
 
-def _some(weights: Weights, part: slice) -> Weights:
+def _alike(lengths: Tensor, most: int, apart: bool) -> Iterator[slice]:
+    """Parts of tracks, so many at most; if told so, of lengths that are not far apart."""
+    start, count = 0, len(lengths)
+    while start < count:
+        end = min(start + most, count)
+        if apart:
+            end = min(end, max(start + 1, int((lengths >= int(lengths[start]) / 2).sum())))
+        yield slice(start, end)
+        start = end
+
+
+def _some(weights: Weights, part: Tensor) -> Weights:
+    """Some tracks; if tracks come and go, as long as the longest of them."""
+    times = weights.evidence.shape[1]
+    size = int(weights.lengths[part].max()) if weights.first is not None else times
     return replace(
-        weights, evidence=weights.evidence[part], static=weights.static[part],
-        conditions=weights.conditions[:, part], lengths=weights.lengths[part],
-        gains=[Gain(g.values[:, part], g.window, g.length, g.base) for g in weights.gains],
+        weights, evidence=weights.evidence[part, :size], static=weights.static[part],
+        conditions=weights.conditions[:, part, :size], lengths=weights.lengths[part],
+        gains=[
+            replace(g, values=g.values[:, part, : g.values.shape[2] - times + size])
+            for g in weights.gains
+        ],
+        first=None if weights.first is None else weights.first[part],
+        last=None if weights.last is None else weights.last[part],
     )  # fmt: skip
 
 

@@ -385,3 +385,9 @@ def replaced_in(formula: c.Formula, parts: Mapping[c.Core, c.Formula]) -> c.Form
     return rebuilt(
         formula, [replaced_in(p, parts) if isinstance(p, c.Formula) else p for p in below]
     )
+
+
+def is_edge(node: c.Formula) -> bool:
+    """Whether a formula says where a trace begins or ends, or is true or false."""
+    inner = node.arg if isinstance(node, c.Not) else node
+    return isinstance(inner, c.Edge | c.Truth)

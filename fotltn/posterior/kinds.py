@@ -20,6 +20,7 @@ from fotltn.posterior.clauses import (
     Clause,
     counted,
     flat,
+    is_edge,
     number_of,
     numbered,
     operands,
@@ -33,7 +34,9 @@ from fotltn.posterior.clauses import (
 )
 from fotltn.posterior.impossible import NoWorldError, irreducible
 from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
+from fotltn.posterior.points import sees_a_point
 from fotltn.posterior.product import Part, Shape, TrackAutomaton, product
+from fotltn.posterior.rows import atoms_of
 from fotltn.semantics.tables import Tables
 from fotltn.tree import children, postorder, rebuilt, transform
 
@@ -75,6 +78,7 @@ class TrackKind:
         free: how many bits are free.
         helping: what each helping bit is, by its name.
         soft: the bits whose falsehood costs something, with the axiom and the cost.
+        pointwise: what is said of one point, whose falsehood costs something: axiom, formula, cost.
         conditions: formulas over the axes that automata read.
         parts: the automata, with the axioms that they are of.
         product: all automata in one.
@@ -88,6 +92,7 @@ class TrackKind:
     free: int
     helping: Mapping[str, c.Formula]
     soft: Mapping[int, tuple[str, float]]
+    pointwise: tuple[tuple[str, c.Formula, float], ...]
     conditions: tuple[c.Formula, ...]
     parts: tuple[tuple[str, Part], ...]
     product: TrackAutomaton
@@ -106,6 +111,7 @@ class KindCompiler:
         definitions: what is defined, each after those that it uses.
         labelled: the predicates that have labels.
         seen: which values conditions have at once, as bits; of those over some axes.
+        learned: the predicates that are not given.
     """
 
     tables: Tables
@@ -113,6 +119,7 @@ class KindCompiler:
     definitions: Mapping[str, Definition]
     labelled: Collection[str]
     seen: Callable[[Sequence[c.Formula], tuple[c.Axis, ...]], tuple[int, ...]]
+    learned: Collection[str]
     _machines: dict[tuple[c.Formula, int], MinimalAutomaton] = field(default_factory=dict)
 
     def kind(self, sorts: tuple[str, ...], free: Sequence[Bit], name: str) -> TrackKind:
@@ -145,6 +152,7 @@ class _Compilation:
         self.moving = Moving(free, sorts)
         self.helping: dict[str, c.Formula] = {}
         self.soft: dict[int, tuple[str, float]] = {}
+        self.pointwise: list[tuple[str, c.Formula, float]] = []
         self.conditions: dict[c.Formula, int] = {}
         self.local: list[tuple[str, c.Formula]] = []
         self.factors: list[Factor] = []
@@ -196,9 +204,8 @@ class _Compilation:
             return False
         where = {axis: place for place, axis in enumerate(terms)}
         slots = tuple(Slot(where[axis]) for axis in definition.axes)
-        trial = Moving(
-            (*self.moving.bits, Bit(definition.name, slots, self._sorts(slots), static)), self.sorts
-        )
+        bit = Bit(definition.name, slots, self._sorts(slots), static)
+        trial = Moving((*self.moving.bits, bit), self.sorts)
         clause = stated(definition, static)
         before, self.moving = self.moving, trial
         local = self._localised(clause.axes, clause.body)
@@ -215,14 +222,18 @@ class _Compilation:
         terms = self._terms(clause.body)
         if local is not None and clause.cost is not None:
             if terms is not None and set(terms) == set(clause.axes):
+                if sees_a_point(local, self.moving, self.free, self.theory.learned):
+                    self.pointwise.append((clause.axiom, local, clause.cost))
+                    return
                 bit = self._helped(local)
                 self.soft[bit] = (clause.axiom, clause.cost + self.soft.get(bit, ("", 0.0))[1])
                 return
             local = None
         if local is not None:
             self.local.append((clause.axiom, local))
-            return
-        self.factors.append(Factor(clause.axiom, clause.axes, clause.body, clause.cost, None, None))
+        else:
+            factor = Factor(clause.axiom, clause.axes, clause.body, clause.cost, None, None)
+            self.factors.append(factor)
 
     def _grounded(
         self, axes: tuple[c.Axis, ...], body: c.Formula
@@ -359,8 +370,7 @@ class _Compilation:
             stack.extend(children(node))  # type: ignore[arg-type]
         if not replaced:
             return factor
-        formula = replaced_in(factor.formula, replaced)
-        return replace(factor, formula=formula)
+        return replace(factor, formula=replaced_in(factor.formula, replaced))
 
     def _with_span(self, factor: Factor) -> Factor:
         used = self._used(factor.formula)
@@ -382,18 +392,12 @@ class _Compilation:
                 or (isinstance(t, c.Constant) and number_of(t) is not None)
                 for t in node.args
             )
-            for node in postorder(factor.formula)
-            if isinstance(node, c.Atom) and node.predicate in self.moving.names
+            for node in atoms_of(factor.formula, self.moving.names)
         )
 
     def _used(self, formula: c.Formula) -> list[int]:
-        bits = set()
-        for node in postorder(formula):
-            if isinstance(node, c.Atom) and node.predicate in self.moving.names:
-                hit = self.moving.bit(node)
-                if hit is not None:
-                    bits.add(hit[0])
-        return sorted(bits)
+        hits = (self.moving.bit(atom) for atom in atoms_of(formula, self.moving.names))
+        return sorted({hit[0] for hit in hits if hit is not None})
 
     # --- automata ---
 
@@ -425,7 +429,7 @@ class _Compilation:
             if isinstance(part, c.And | c.Or):
                 kind, join = (c.And, both) if isinstance(part, c.And) else (c.Or, either)
                 pieces = flat(part, kind)
-                settled = [p for p in pieces if not self.moving.inside(p) and not _is_edge(p)]
+                settled = [p for p in pieces if not self.moving.inside(p) and not is_edge(p)]
                 total: c.Formula = c.Truth(kind is c.And)
                 if settled:
                     merged = settled[0]
@@ -433,7 +437,7 @@ class _Compilation:
                         merged = kind(merged, piece)
                     total = condition(merged)
                 for piece in pieces:
-                    if self.moving.inside(piece) or _is_edge(piece):
+                    if self.moving.inside(piece) or is_edge(piece):
                         total = join(total, visit(piece))
                 return total
             if isinstance(part, c.Atom):
@@ -464,19 +468,15 @@ class _Compilation:
                 windows.append((changing, length))
             places.append((place, changing))
         remembered = tuple(n for n in range(self.free) if not self.moving.bits[n].static)
-        shape = Shape(
-            len(self.moving.bits),
-            static,
-            remembered,
-            tuple(windows),
-            self.theory.seen([*self.conditions], self.axes),
-        )
+        seen = self.theory.seen([*self.conditions], self.axes)
+        shape = Shape(len(self.moving.bits), static, remembered, tuple(windows), seen)
         automaton = product([part for _, part in parts], shape)
         if not automaton.states or (automaton.starts < 0).all():
             raise self._contradiction(parts, shape)
         return TrackKind(
-            self.moving, self.axes, self.free, self.helping, self.soft, tuple(self.conditions),
-            tuple(parts), automaton, shape, tuple(self.factors), tuple(places),
+            self.moving, self.axes, self.free, self.helping, self.soft, tuple(self.pointwise),
+            tuple(self.conditions), tuple(parts), automaton, shape, tuple(self.factors),
+            tuple(places),
         )  # fmt: skip
 
     def _contradiction(self, parts: list[tuple[str, Part]], shape: Shape) -> NoWorldError:
@@ -493,8 +493,3 @@ class _Compilation:
         names = ", ".join(dict.fromkeys(said))
         hint = "make this axiom soft" if len(set(said)) == 1 else "make one of these axioms soft"
         return NoWorldError(Diagnostic(f"no trace obeys {names}, with what is given", hint=hint))
-
-
-def _is_edge(node: c.Formula) -> bool:
-    inner = node.arg if isinstance(node, c.Not) else node
-    return isinstance(inner, c.Edge | c.Truth)

@@ -14,7 +14,9 @@ from fotltn.posterior.clauses import conjuncts, number_of, predicates
 from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables, as_number
 from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
+from fotltn.posterior.points import worth_of_letters
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
+from fotltn.posterior.spans import spans_of
 from fotltn.semantics.tables import within
 
 #: What it costs to break a hard axiom that ties tracks, as a logarithm.
@@ -70,6 +72,12 @@ class Mover:
             n for n, f in enumerate(kind.conditions) if predicates(f) and not circuit.varies(f)
         ]
         self.prior = Prior(kind, fixed, shared, tables, self.device)
+        self._points = worth_of_letters(
+            kind.pointwise, kind.moving, self.letters, circuit, self.rows
+        )
+        self.spans = spans_of(
+            kind, self.chain, circuit, self.rows, self._points, lambda: self._cases({})[0]
+        )
         self.prior_at = self.prior.look(self._conditions(self.prior.conditions, {})[0])
         self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
@@ -80,6 +88,17 @@ class Mover:
     def tracks(self) -> int:
         """How many there are."""
         return len(self.rows)
+
+    def _drawn(self, worlds: Worlds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Bits, static values, cases of the prior and lengths of tracks, while they are there."""
+        bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
+        at, lengths = self.prior_at, self.lengths
+        if self.spans is not None:
+            some = (self.spans.lengths > 0).nonzero()
+            points = self.spans.points(some[:, 0], self.spans.longest).clamp_max(bits.shape[2] - 1)
+            bits, at = bits[:, some, points], at[some, points]
+            lengths = self.spans.lengths[some[:, 0]]
+        return bits, as_number(bits[:, :, 0], self.kind.shape.static), at, lengths
 
     # --- where bits are ---
 
@@ -154,7 +173,7 @@ class Mover:
             odds_now[..., static] = 0.0
         else:
             odds_now = odds
-        self._evidence = odds_now @ dynamic.T
+        self._evidence = odds_now @ dynamic.T + self._points
         values = torch.arange(1 << len(static), device=self.device)
         by_value = torch.zeros(
             self.tracks, 1 << len(static), dtype=torch.float64, device=self.device
@@ -162,11 +181,14 @@ class Mover:
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static
-        chain = self.chain
-        steps = self.prior.by_step(
-            self.letters[chain.letter], chain.last[chain.source], chain.statics[chain.source]
-        )
-        self._moves = chain.moves(steps[self.prior.case_of(self.symbols)].T)
+        chain, case = self.chain, self.prior.case_of(self.symbols)
+        last, static_now = chain.last[chain.source], chain.statics[chain.source]
+        letters = self.letters[chain.letter]
+        steps = self.prior.by_step(letters, last, static_now)
+        self._moves = chain.moves(steps[case].T)
+        if self.spans is not None:  # conditions are told apart where tracks begin late
+            begun = self.prior.by_step(letters, torch.full_like(last, -1), static_now)
+            self._moves = torch.cat([self._moves, chain.moves(begun[case].T)], 1)
         weights: dict[int, Tensor] = {}
         for one in (one for colour in self.colours for one in colour.couplings):
             if id(one.factor) not in weights:
@@ -181,6 +203,12 @@ class Mover:
             truth = self.circuit.truth(self.kind.conditions[number], self.rows, worlds)
             total = total + (truth.to(torch.int64) << place)
         return total
+
+    def _cases(self, worlds: Mapping[str, Tensor]) -> Tensor:
+        """The number of the value of all conditions, with axes (world, track, time)."""
+        words = self._conditions(range(len(self.kind.conditions)), worlds)
+        numbers = torch.searchsorted(self.symbols, words.contiguous())
+        return numbers.clamp_max(len(self.symbols) - 1)
 
     def help(self, worlds: Worlds) -> None:
         """Compute helping bits and what is defined here from the bits that are free."""
@@ -198,20 +226,11 @@ class Mover:
     def density(self, worlds: Worlds, names: Collection[tuple[str, ...]]) -> Tensor:
         """The logarithm of how likely some groups of tracks are in each world, by the prior."""
         self.help(worlds)
-        bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
-        return self.prior.density(
-            bits,
-            as_number(bits[:, :, 0], self.kind.shape.static),
-            self.prior_at,
-            self.lengths,
-            names,
-        )
+        return self.prior.density(*self._drawn(worlds), names)
 
     def learn(self, worlds: Worlds, share: float, names: Collection[tuple[str, ...]]) -> None:
         """Move the prior of some groups towards these worlds."""
-        bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
-        values = as_number(bits[:, :, 0], self.kind.shape.static)
-        self.prior.learn(bits, values, self.prior_at, self.lengths, share, names)
+        self.prior.learn(*self._drawn(worlds), share, names)
 
     def move(self, worlds: Worlds, generator: torch.Generator, heat: float) -> None:
         """Draw every track once.
@@ -224,9 +243,9 @@ class Mover:
         if self.stale:
             self.refresh()
         self.help(worlds)
-        words = self._conditions(range(len(self.kind.conditions)), worlds)
-        conditions = torch.searchsorted(self.symbols, words.contiguous())
-        conditions = conditions.clamp_max(len(self.symbols) - 1)
+        conditions = self._cases(worlds)
+        if self.spans is not None:
+            conditions = conditions + self.spans.late(self.circuit.times) * len(self.symbols)
         held: dict[object, Tensor] = {}
         for colour in self.colours:
             self._move(colour, worlds, conditions, held, generator, heat)
@@ -241,8 +260,12 @@ class Mover:
             self._evidence[tracks], self._static[tracks], self._moves, conditions[:, tracks],
             self.lengths[tracks], gains,
         )  # fmt: skip
+        if self.spans is not None:
+            weights = self.spans.within(weights, tracks)
         letters, static, totals = self.chain.draw(weights, digits, generator, self.worlds)
         bits = self.letters[letters]
+        if self.spans is not None:
+            bits = self.spans.spread(bits, tracks, self.circuit.tables.horizon)
         for place, number in enumerate(self.kind.shape.static):
             bits[..., number] = (static >> place & 1).bool().unsqueeze(-1)
         old = self.read(worlds, tracks)
@@ -333,8 +356,13 @@ class Mover:
         colour = _coloured(self.tracks, [(row, track) for _, row, track in touched])
         colour = colour.to(self.device)
         result = []
+        there = torch.ones_like(colour, dtype=torch.bool)
+        if self.spans is not None:
+            there = self.spans.lengths > 0
         for number in range(int(colour.max()) + 1 if len(colour) else 0):
-            tracks = (colour == number).nonzero().squeeze(-1)
+            tracks = ((colour == number) & there).nonzero().squeeze(-1)
+            if not len(tracks):
+                continue
             place = torch.full((self.tracks,), -1, dtype=torch.int64, device=self.device)
             place[tracks] = torch.arange(len(tracks), device=self.device)
             couplings = []

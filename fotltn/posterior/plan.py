@@ -130,6 +130,7 @@ def _tracks(mover: Mover, definitions: Collection[Definition], worlds: int) -> T
     known = {*kind.helping, *(listing(d.axioms or (d.name,)) for d in definitions)}
     axioms = [axiom for axiom, _ in kind.parts if axiom not in known]
     axioms += [axiom for axiom, _ in kind.soft.values()]
+    axioms += [axiom for axiom, _, _ in kind.pointwise]
     return TrackPlan(
         kind.moving.sorts, tuple(dict.fromkeys(names[: kind.free])), kind.free,
         tuple(dict.fromkeys(computed)), tuple(dict.fromkeys(axioms)), mover.tracks, states,

@@ -79,7 +79,7 @@ def structure(
     free, definitions = said.free, said.definitions
     seen = _Seen(RowTruth(tables, learned))
     followed = [clause for clause in said.clauses if clause.axiom not in watched]
-    compiler = KindCompiler(tables, followed, definitions, labelled, seen)
+    compiler = KindCompiler(tables, followed, definitions, labelled, seen, learned)
     kinds = tuple(_kinds(compiler, free, tables))
     joint, tied = _joint(compiler, kinds, free, tables)
     kinds = (*kinds, *joint)

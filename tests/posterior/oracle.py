@@ -122,6 +122,25 @@ def stated(choose: random.Random, seed: int, axioms: Sequence[str], learned: Seq
     return Case(theory, tables, labels, tuple(learned), rates, text, end)
 
 
+def coming_and_going(one: Case, seed: int) -> Case:
+    """The same, with entities of a sort that come, stay a while, and leave; or never come."""
+    choose = random.Random(seed)
+    tables = one.tables
+    mask = torch.zeros(tables.batch, tables.sizes["a"], tables.horizon, dtype=torch.bool)
+    for trace, length in enumerate(tables.lengths.tolist()):
+        for entity in range(tables.sizes["a"]):
+            first, last = sorted(choose.choices(range(length + 1), k=2))
+            mask[trace, entity, first:last] = True
+    index, truth = dict(one.labels.index), dict(one.labels.truth)
+    for name, cells in index.items():
+        if "a" in one.theory.signature.predicates[name].sorts:  # who is not there has no labels
+            seen = mask.any(-1) if one.theory.signature.predicates[name].static else None
+            there = mask[tuple(cells[[0, 1, -1]])] if seen is None else seen[tuple(cells[:2])]
+            index[name], truth[name] = cells[:, there], truth[name][there]
+    labels = replace(one.labels, index=index, truth=truth)
+    return replace(one, tables=replace(tables, present={"a": mask}), labels=labels)
+
+
 def random_text(
     choose: random.Random, names: Mapping[str, str], bound: list[str], depth: int
 ) -> str:
@@ -293,5 +312,9 @@ class Exact:
             steps = torch.where(same, np.log(STAYS), np.log((1 - STAYS) / (size - 1))).double()
             inside = one.tables.inside[:, 1:]
             inside = inside.reshape(inside.shape[0], *[1] * (word.dim() - 3), inside.shape[1])
+            there = one.tables.present.get("a")
+            if there is not None and signature.predicates[names[0]].sorts == ("a",):
+                inside = there[..., 1:] & there[..., :-1]
+                total[(word.bool() & ~there).flatten(1).any(1)] = -torch.inf
             total += (steps * inside).flatten(1).sum(1)
         return total
