@@ -222,6 +222,9 @@ class _Joined:
             stem = sort_name(table.path.stem)
             self.sorts.append(_Sort(stem, set(), {stem}))
             return
+        others = [c for c in table.columns if c is not keys.entity and self._refers(c) is not None]
+        if keys.time is not None and others and self._refers(keys.entity) is None:
+            return  # rows are about whom others know, and it says what happened
         words, head = set(keys.entity.words), keys.entity.name
         called = _singular(table) if keys.time is None else None
         near = [c for c in table.columns if c is not keys.entity and not c.is_number]
