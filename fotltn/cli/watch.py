@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fotltn.analysis.truncation import End
-from fotltn.cli.options import TheoryFile
+from fotltn.cli.options import TheoryFile, TraceEnd
 from fotltn.cli.output import INTERRUPTED, raw, warn
 from fotltn.cli.tables import add, grid, say, show
 from fotltn.errors import DataError
@@ -23,8 +23,10 @@ from fotltn.syntax.load import load_theory
 
 if TYPE_CHECKING:
     from fotltn.monitor.events import CellEvent
+    from fotltn.monitor.journal import Journal
     from fotltn.monitor.levels import Levels
     from fotltn.monitor.sources import Arrived
+    from fotltn.monitor.steps import Header
     from fotltn.monitor.watch import Watch
 
 #: The exit status if there was a violation.
@@ -40,6 +42,17 @@ def watch(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait at the end of the file for more, until Ctrl-C.")
     ] = False,
+    redis: Annotated[
+        str | None,
+        typer.Option("--redis", help="Read a stream of a Redis server: its URL and /STREAM."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", help="A folder to go on from after a stop; it has all events."),
+    ] = None,
+    save_every: Annotated[
+        int, typer.Option("--save-every", min=1, help="With --state: steps between two snapshots.")
+    ] = 10_000,
     hard_only: Annotated[
         bool, typer.Option("--hard-only", help="Tell of hard axioms alone.")
     ] = False,
@@ -79,83 +92,144 @@ def watch(
     threshold: Annotated[
         float, typer.Option("--threshold", help="Degrees at or above it are true.")
     ] = 0.5,
-    end: Annotated[
-        End,
-        typer.Option(
-            "--end",
-            help="What fails only since its trace ends: undecided, or, if that is final, violated.",
-        ),
-    ] = "undecided",
+    end: TraceEnd = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
 ) -> None:
     """Watch axioms on a trace, step by step, and tell every violation once.
 
     A step is a line of JSON, as of fotltn monitor. A violation is a binding of an axiom at a time,
     and is told as soon as it is certain, with what made it so. At the end of the input, or at
-    Ctrl-C, a table says how axioms stand. Exit status: 0 if there was no violation, 3 if there was
-    one, 1 if the input has errors, 2 for a wrong call, 130 after Ctrl-C.
+    Ctrl-C, a table says how axioms stand. With --state, the end of the input is not that of the
+    trace, unless there is --end. Exit status: 0 if there was no violation, 3 if there was one, 1 if
+    the input has errors, 2 for a wrong call, 130 after Ctrl-C.
     """
     checked = check_theory(load_theory(theory))
     if not checked.axioms:
         raise DataError(f"{theory} has no axioms to watch")
     if follow and source is None:
         raise DataError("--follow needs a file to follow: --input FILE")
+    if redis is not None and source is not None:
+        raise DataError("steps come from a file or from Redis, not from both")
+    from fotltn.learn.locks import reserved
+    from fotltn.monitor.journal import Journal
     from fotltn.monitor.levels import Levels
-    from fotltn.monitor.steps import Header, read_line
     from fotltn.monitor.watch import Watch
 
-    with ExitStack() as stack:
-        batches = _batches(source, follow, stack)
-        lines = next(batches, [])
-        while follow and not lines:
-            lines = next(batches)
-        begun = read_line(lines[0].line) if lines else None
-        header = begun if isinstance(begun, Header) else None
-        watching = Watch(
+    def watching(header: Header | None) -> Watch:
+        return Watch(
             checked, header=header, threshold=threshold, presence=presence or [],
             resolved=resolved, window=window, forget=forget,
         )  # fmt: skip
+
+    interrupted = False
+    with ExitStack() as stack:
+        journal = None
+        watch = watching(None)
+        if state is not None:
+            stack.enter_context(reserved(state, "watching"))
+            read_once = source is None and redis is None
+            journal = stack.enter_context(Journal(state, keep_input=read_once))
+            if journal.resume(watch):
+                print(f"{state}: goes on after step {watch.count - 1:,}", file=sys.stderr)
+        batches = _Batches(source, follow, redis, journal, stack)
+        if watch.count == 0 and (header := batches.header()) is not None:
+            watch = watching(header)
         if not as_json:
             warn(checked.warnings)
-        for name, reason in watching.unwatched.items():
+        for name, reason in watch.unwatched.items():
             print(f"note: {name} is not watched: {reason}", file=sys.stderr)
-        teller = _Teller(watching, Levels(hard_only, at_most, quiet), every, as_json)
-        interrupted = False
+        levels = Levels(hard_only, at_most, quiet)
+        teller = _Teller(watch, levels, every, as_json, journal, save_every)
         try:
-            teller.run(lines if header is None else lines[1:])
             for batch in batches:
                 teller.run(batch)
         except KeyboardInterrupt:
             interrupted = True
-    if watching.count == 0 and interrupted:
-        raise KeyboardInterrupt
-    if not follow:
-        teller.tell(watching.finish(end))
-    teller.standings("in all" if not as_json else "final")
+        if watch.count == 0 and interrupted:
+            raise KeyboardInterrupt
+        if not interrupted and watch.count:
+            teller.save()
+        if end is not None or (state is None and not follow and redis is None):
+            teller.tell(watch.finish(end or "undecided"))
+            teller.save()
+    teller.standings("in all")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if any(axiom.violations for axiom in watching.axioms.values()):
+    if any(axiom.violations for axiom in watch.axioms.values()):
         raise typer.Exit(VIOLATED)
 
 
-def _batches(source: Path | None, follow: bool, stack: ExitStack) -> Iterator[list[Arrived]]:
-    """The lines of the input, as many at a time as are there."""
-    from fotltn.monitor.sources import lines_of
+class _Batches:
+    """The lines of the input, as many at a time as are there; the first may be a header."""
 
-    if source is None:
-        return lines_of(sys.stdin.buffer, "<stdin>")
-    try:
-        file = stack.enter_context(source.open("rb"))
-    except OSError as error:
-        raise DataError(f"cannot read {source}: {error.strerror}") from None
-    return lines_of(file, str(source), follow=source if follow else None)
+    def __init__(
+        self,
+        source: Path | None,
+        follow: bool,
+        redis: str | None,
+        journal: Journal | None,
+        stack: ExitStack,
+    ) -> None:
+        from fotltn.monitor.sources import Arrived, Place, lines_of, redis_lines
+        from fotltn.monitor.steps import InputLine
+
+        self.journal = journal
+        place = None if journal is None else journal.place
+        again = [] if journal is None else journal.again
+        self.first = [Arrived(InputLine("input", i, one), "") for i, one in enumerate(again, 1)]
+        self.rest: Iterator[list[Arrived]]
+        if redis is not None:
+            url, _, stream = redis.rpartition("/")
+            self.rest = redis_lines(url, stream, place or "0")
+            return
+        start = Place(*(place or (0, 0)))
+        if source is None:
+            self.rest = lines_of(sys.stdin.buffer, "<stdin>")
+            return
+        try:
+            file = stack.enter_context(source.open("rb"))
+            file.seek(start.offset)
+        except OSError as error:
+            raise DataError(f"cannot read {source}: {error.strerror}") from None
+        self.rest = lines_of(file, str(source), start, follow=source if follow else None)
+
+    def header(self) -> Header | None:
+        """What the first line says of all steps; otherwise it is a step."""
+        from fotltn.monitor.steps import Header, read_line
+
+        while not self.first:
+            batch = next(self.rest, None)
+            if batch is None:
+                return None
+            self.first = batch
+        begun = read_line(self.first[0].line)
+        if not isinstance(begun, Header):
+            return None
+        if self.journal is not None and self.first[0].after != "":
+            self.journal.note([self.first[0].line.text])
+        del self.first[0]
+        return begun
+
+    def __iter__(self) -> Iterator[list[Arrived]]:
+        return itertools.chain([self.first], self.rest)
 
 
 class _Teller:
     """Runs steps, and prints what comes of them."""
 
-    def __init__(self, watch: Watch, levels: Levels, every: int | None, as_json: bool) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        levels: Levels,
+        every: int | None,
+        as_json: bool,
+        journal: Journal | None,
+        save_every: int,
+    ) -> None:
         self.watch, self.levels, self.every, self.as_json = watch, levels, every, as_json
+        self.journal, self.save_every = journal, save_every
+        self.place: Any = None
+        self.saved = watch.count
 
     def run(self, lines: list[Arrived]) -> None:
         """Go on by some lines, and stop where standings are to be printed.
@@ -165,19 +239,31 @@ class _Teller:
         """
         from fotltn.monitor.steps import read_line
 
+        if self.journal is not None:
+            self.journal.note(one.line.text for one in lines if one.after != "")
         while lines:
             room = len(lines)
             if self.every is not None:
                 room = self.every - self.watch.count % self.every
             self.tell(self.watch.steps(read_line(one.line) for one in lines[:room]))
+            line, after = lines[:room][-1]
+            self.place = [after, line.number] if isinstance(after, int) else after
             lines = lines[room:]
             if self.every is not None and self.watch.count % self.every == 0:
                 self.standings(f"after step {self.watch.count - 1}")
+            if self.watch.count - self.saved >= self.save_every:
+                self.save()
         sys.stdout.flush()
 
-    def tell(self, events: Iterator[CellEvent] | list[CellEvent]) -> None:
+    def save(self) -> None:
+        """Write a snapshot, if there is a folder for it."""
+        if self.journal is not None:
+            self.journal.save(self.watch, self.place)
+            self.saved = self.watch.count
+
+    def tell(self, events: Iterable[CellEvent]) -> None:
         """Print events, those that are let through."""
-        for event in events:
+        for event in events if self.journal is None else self.journal.write(events):
             if not self.levels.lets(event, time.monotonic()):
                 continue
             if self.as_json:
@@ -185,12 +271,8 @@ class _Teller:
                 continue
             say(str(event))
             if event.because:
-                say(
-                    "  "
-                    + ", ".join(
-                        f"{e.formula}@{e.time} {str(e.truth).lower()}" for e in event.because
-                    )
-                )
+                told = (f"{e.formula}@{e.time} {str(e.truth).lower()}" for e in event.because)
+                say(f"  {', '.join(told)}")
 
     def standings(self, when: str) -> None:
         """How all axioms stand."""
@@ -215,7 +297,8 @@ class _Teller:
         say(f"{steps:,} step{'s' * (steps != 1)}, {when}:")
         show(table)
         if self.levels.held_back:
-            say(f"{self.levels.held_back:,} more violations were not told.")
+            count = self.levels.held_back
+            say(f"{count:,} violation{'s were' if count != 1 else ' was'} not told.")
 
     def _json(self, value: dict[str, object]) -> None:
         from fotltn.monitor.events import SCHEMA

@@ -34,7 +34,7 @@ class Entries:
         self.closed: set[str] = set()
         self.begun = False
         self.constants: dict[str, set[str]] = {}
-        self.heard: dict[str, dict[str, int]] = {}  # the last step of each, the longest ago first
+        self.heard: dict[str, dict[str, int]] = {}  # the last step at which something was true
         self._known: dict[Key, tuple[str, Key]] = {}
 
     def header(self, header: Header) -> None:
@@ -108,8 +108,8 @@ class Entries:
             rows[args] = rows.get(args, 0) | bit
         return True
 
-    def gone(self, patience: int) -> dict[str, set[str]]:
-        """Those of whom nothing was true for so many steps, after a batch, by sort."""
+    def hear(self) -> None:
+        """Note of whom something was true in a batch."""
         roster, heard = self.roster, self.heard
         for sort, names in roster.came.items():
             known = heard.setdefault(sort, {})
@@ -120,12 +120,15 @@ class Entries:
             for args, bits in roster.facts[predicate].items():
                 step = roster.start + bits.bit_length() - 1
                 for sort, name in zip(sorts, args, strict=True):
-                    heard[sort][name] = max(step, heard[sort].pop(name))
+                    heard[sort][name] = max(step, heard[sort][name])
+
+    def gone(self, since: int) -> dict[str, set[str]]:
+        """Those of whom nothing was true since a step, by sort."""
         gone: dict[str, set[str]] = {}
-        for sort, known in heard.items():
+        for sort, known in self.heard.items():
             for name, step in known.items():
-                if step > roster.start + roster.count - 1 - patience:
-                    break
+                if step >= since:
+                    continue
                 if name not in self.constants[sort] and sort not in self.closed:
                     gone.setdefault(sort, set()).add(name)
             for name in gone.get(sort, ()):

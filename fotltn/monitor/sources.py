@@ -1,4 +1,4 @@
-"""Where steps come from: lines of a file, of a file that grows, or of standard input."""
+"""Where steps come from: lines of standard input, of a file, or of one that grows; a broker."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from fotltn.errors import DataError
 from fotltn.monitor.steps import InputLine
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 1 << 26  # of a line
+_ENTRIES = 1024  # of a stream that are read at once
 _PAUSE = 0.1  # seconds between two looks at a file that grows
 
 
@@ -55,9 +56,8 @@ def lines_of(
         *complete, left = (left + chunk).split(b"\n")
         if not chunk and follow is not None:
             if _replaced(file, follow):
-                file.close()
-                file, left, offset, count = follow.open("rb"), b"", 0, 0
-                continue
+                with follow.open("rb") as other:
+                    yield from lines_of(other, name, follow=follow)
             yield []
             time.sleep(_PAUSE)
             continue
@@ -88,3 +88,39 @@ def _replaced(file: IO[bytes], path: Path) -> bool:
     except OSError:
         return False  # it may come back
     return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino) or now.st_size < file.tell()
+
+
+def redis_lines(
+    url: str, stream: str, after: str = "0", *, pause: float = 1.0
+) -> Iterator[list[Arrived]]:
+    """The entries of a Redis stream: the field `step` of each is a line. More is waited for.
+
+    Args:
+        url: of the server, as redis://localhost:6379/0.
+        stream: the key of the stream.
+        after: the entry after which to begin; the first one is after 0.
+        pause: seconds after which an empty list says that there is nothing yet.
+
+    Raises:
+        DataError: the package is missing, the server does not answer, or an entry has no step.
+    """
+    try:
+        import redis
+    except ImportError:
+        raise DataError("Redis needs the package redis: pip install 'fotltn[redis]'") from None
+    try:
+        with redis.Redis.from_url(url) as server:
+            while True:
+                answer: Any = server.xread({stream: after}, _ENTRIES, int(1000 * pause))
+                lines = []
+                for number, fields in answer[0][1] if answer else ():
+                    after = number.decode()
+                    if b"step" not in fields:
+                        raise DataError(
+                            f"entry {after} of the stream '{stream}' has no field 'step'"
+                        )
+                    text = fields[b"step"].decode("utf-8", "replace")
+                    lines.append(Arrived(InputLine(f"{stream} {after}", 1, text), after))
+                yield lines
+    except (redis.RedisError, ValueError) as error:
+        raise DataError(f"cannot read the stream '{stream}' of {url}: {error}") from None

