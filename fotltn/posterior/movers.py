@@ -11,6 +11,7 @@ from torch import Tensor
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
 from fotltn.posterior.clauses import conjuncts, number_of, predicates
+from fotltn.posterior.colours import coloured
 from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables, as_number
 from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
@@ -22,8 +23,8 @@ from fotltn.semantics.tables import within
 #: What it costs to break a hard axiom that ties tracks, as a logarithm.
 HARD = 60.0
 
-#: Rows that more tracks touch are not taken apart into pairs of tracks.
-_FEW = 64
+#: The share of tracks that move at once in a world whose hard ties have just become firm.
+_LAZY = 0.25
 
 Worlds = dict[str, Tensor]
 
@@ -82,6 +83,9 @@ class Mover:
         self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}
+        self.firm = False  # whether hard ties count more than all that speaks for a track
+        self.lazy = False  # whether most tracks stay as they are
+        self._force = torch.ones(self.tracks, dtype=torch.float64, device=self.device)
         self.stale = True  # what is learned has changed since the last move
 
     @property
@@ -190,10 +194,23 @@ class Mover:
             begun = self.prior.by_step(letters, torch.full_like(last, -1), static_now)
             self._moves = torch.cat([self._moves, chain.moves(begun[case].T)], 1)
         weights: dict[int, Tensor] = {}
-        for one in (one for colour in self.colours for one in colour.couplings):
+        couplings = [one for colour in self.colours for one in colour.couplings]
+        for one in couplings:
             if id(one.factor) not in weights:
                 weights[id(one.factor)] = self._weights(one.factor, one.cells.rows)
-            self._weighed[id(one)] = weights[id(one.factor)][one.cells.row, one.cells.time]
+        if self.firm:
+            spread = self._moves.amax() - self._moves.amin()
+            most = odds.abs().sum((1, 2)) + spread * self.lengths
+            for one in couplings:
+                if not _is_hard(one.factor):
+                    worth = weights[id(one.factor)].abs().sum(-1)[one.cells.row]
+                    most.index_add_(0, one.cells.track, worth)
+            self._force = 1.0 + most / HARD
+        for one in couplings:
+            weighed = weights[id(one.factor)][one.cells.row, one.cells.time]
+            if _is_hard(one.factor):
+                weighed = weighed * self._force[one.cells.track]
+            self._weighed[id(one)] = weighed
 
     def _conditions(self, numbers: Sequence[int], worlds: Mapping[str, Tensor]) -> Tensor:
         """Conditions as bits, with axes (world, track, time)."""
@@ -271,6 +288,9 @@ class Mover:
         old = self.read(worlds, tracks)
         possible = totals > -torch.inf
         tested = [one for one in colour.couplings if one.window is None]
+        if self.lazy:  # so that it is not always the first track that gives way
+            draw = torch.rand(possible.shape, generator=generator, device=self.device)
+            possible &= draw < _LAZY
         bits = torch.where(possible[..., None, None], bits, old)
         if not tested:
             self.write(worlds, tracks, bits)
@@ -345,15 +365,17 @@ class Mover:
             cells, factor = coupling.cells, coupling.factor
             truth = self.circuit.truth(factor.formula, cells.rows, worlds)
             truth = truth.expand(self.worlds, len(cells.rows), len(self.circuit.times))
-            value = (truth * self._weights(factor, cells.rows)).sum(-1)
-            total.index_add_(1, coupling.place, value[:, cells.row])
+            value = (truth * self._weights(factor, cells.rows)).sum(-1)[:, cells.row]
+            if _is_hard(factor):
+                value = value * self._force[cells.track]
+            total.index_add_(1, coupling.place, value)
         return total
 
     # --- colours ---
 
     def _colours(self) -> list[Colour]:
         touched = [self._touched(factor) for factor in self.kind.factors]
-        colour = _coloured(self.tracks, [(row, track) for _, row, track in touched])
+        colour = coloured(self.tracks, [(row, track) for _, row, track in touched])
         colour = colour.to(self.device)
         result = []
         there = torch.ones_like(colour, dtype=torch.bool)
@@ -425,49 +447,5 @@ class Mover:
         return hits[:, 0], every[hits[:, 1]]
 
 
-def _coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """A colour for each track, such that those that touch the same row differ."""
-    number = torch.zeros(tracks, dtype=torch.int64)
-    pairs = [torch.zeros(0, dtype=torch.int64)]
-    crowds: list[list[int]] = [[] for _ in range(tracks)]  # rows that many tracks touch
-    rows = 0
-    for at, track in touched:
-        at, order = torch.sort(at, stable=True)
-        track = track[order]
-        number += torch.bincount(track, minlength=tracks).cpu()
-        _, place, count = torch.unique_consecutive(at, return_inverse=True, return_counts=True)
-        few = count[place] <= _FEW
-        pairs.append(_met(at[few], track[few], tracks).cpu())
-        crowded = (~few).nonzero().squeeze(-1)
-        for row, one in zip(place[crowded].tolist(), track[crowded].tolist(), strict=True):
-            crowds[one].append(rows + row)
-        rows += len(count)
-    met: list[list[int]] = [[] for _ in range(tracks)]
-    for pair in torch.cat(pairs).unique().tolist():
-        one, other = divmod(pair, tracks)
-        met[one].append(other)
-        met[other].append(one)
-    taken = dict.fromkeys((row for crowd in crowds for row in crowd), 0)
-    colours = [0] * tracks  # each as one bit, once it is chosen
-    for one in sorted(range(tracks), key=(-number).tolist().__getitem__):
-        used = 0
-        for other in met[one]:
-            used |= colours[other]
-        for row in crowds[one]:
-            used |= taken[row]
-        colours[one] = ~used & (used + 1)
-        for row in crowds[one]:
-            taken[row] |= colours[one]
-    return torch.tensor([colour.bit_length() - 1 for colour in colours], dtype=torch.int64)
-
-
-def _met(at: Tensor, track: Tensor, tracks: int) -> Tensor:
-    """Pairs of tracks that touch one row, as numbers; rows are sorted."""
-    pairs: list[Tensor] = [track[:0]]
-    for ahead in range(1, _FEW):
-        same = at[ahead:] == at[:-ahead]
-        if not bool(same.any()):
-            break
-        pairs.append(torch.unique(track[:-ahead][same] * tracks + track[ahead:][same]))
-    joined: Tensor = torch.unique(torch.cat(pairs))
-    return joined
+def _is_hard(factor: Factor) -> bool:
+    return factor.weight is None and factor.labelled is None

@@ -85,7 +85,7 @@ class SamplingPlan:
         drawn: the predicates that are drawn.
         defined: those that follow from them.
         tracks: the kinds of tracks.
-        watched: hard axioms that follow from the others; they are checked in the end.
+        watched: hard axioms that follow from the rest; worlds that break them go back a sweep.
         tied: hard axioms that tie tracks which move one at a time, so that chains may get stuck.
         steps: of automata that a sweep computes.
         bytes: that worlds take in memory, with those that are stored.
@@ -177,7 +177,7 @@ def explain(plan: SamplingPlan) -> Iterator[str]:
         yield from _explained(one, plan.points)
     yield ""
     if plan.watched:
-        yield f"follow from the other axioms, and are checked in the end: {', '.join(plan.watched)}"
+        yield f"follow from the rest, and are watched after each sweep: {', '.join(plan.watched)}"
     if plan.tied:
         yield (
             f"tie tracks that move one at a time, so that chains may get stuck: "

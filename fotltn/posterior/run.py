@@ -24,6 +24,9 @@ from fotltn.posterior.structure import Structure, structure
 #: Sweeps after which it is told how far worlds agree.
 _TOLD = 10
 
+#: After so many quarters of the burn-in, axioms that are still broken count more than all labels.
+_FIRM = 3
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingProgress:
@@ -73,7 +76,7 @@ def sampler_of(problem: Problem) -> Sampler:
         from fotltn.posterior.contradictions import explained
 
         raise explained(error, problem.said(), problem.tables, evidence) from None
-    if watched := unbroken(plan, problem.tables, problem.labels):
+    if watched := unbroken(plan, problem.tables, evidence):
         plan = _structure(problem, watched)
     return Sampler(plan, problem.tables, evidence, problem.sampling)
 
@@ -128,6 +131,8 @@ class SamplingRun:
         """Move all worlds once, and count."""
         sampler, counted = self.sampler, self.done - self._how.burn_in
         sampler.sweep(self.done)
+        if self.done == _FIRM * self._how.burn_in // 4:
+            sampler.firm = any(bool(cells.any()) for cells in sampler.broken().values())
         if self.done + 1 in (self._how.settled, self._how.burn_in):
             self._copied = max(self._copied, sampler.rejoin())
         if self.done in (0, self._how.burn_in - 1):
@@ -138,8 +143,9 @@ class SamplingRun:
         for name, total in self._sums.items():
             total += sampler.tables[name].to(torch.float64).mean(0)
         self._mixing.add(sampler.tables)
-        every = max(1, self._how.sweeps // max(1, self._how.stored))
-        if counted % every == every - 1 or counted == self._how.sweeps - 1:
+        sweeps = self._how.sweeps
+        number = min(self._how.stored, sweeps)  # at equal distances, the last sweep with them
+        if (counted + 1) * number // sweeps > counted * number // sweeps:
             for name, table in sampler.snapshot().items():
                 self._stored[name].append(table)
             self._density.append(sampler.density())
@@ -209,6 +215,7 @@ class SamplingRun:
             "broken": self._broken,
             "unruly": self._unruly,
             "copied": self._copied,
+            "firm": sampler.firm,
         }
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
@@ -224,6 +231,7 @@ class SamplingRun:
             raise ValueError(f"it has {self.done} of {self.total} sweeps")
         self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
         self._copied = int(document["copied"])
+        sampler.firm = document["firm"] is True
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
         sampler.generator.set_state(tensors["generator"])
         self._density = [part.to(device) for part in tensors.get("density", ())]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fotltn.grounding.labels import Labels
 from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause
 from fotltn.posterior.evidence import LabelEvidence, PriorTables
@@ -64,6 +63,7 @@ class Sampler:
     Attributes:
         tables: the worlds: for each predicate truth values with axes (world, trace, arguments …,
             time).
+        firm: whether hard axioms that tie tracks count more than all that speaks for a track.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Sampler:
             for name, definition in structure.definitions.items()
         }
         self.formulas = {n: nnf(d.formula) for n, d in structure.definitions.items()}
-        self._defined = False
+        self._defined = self.firm = False
         self._open: dict[Clause, Bindings] = {}
         self.teaches: list[frozenset[tuple[str, ...]]] = []
         taken: set[tuple[str, ...]] = set()
@@ -155,11 +155,37 @@ class Sampler:
             table.copy_(full[..., : table.shape[-1]].reshape(table.shape))
 
     def sweep(self, number: int) -> None:
-        """Move every kind once, and learn."""
+        """Move every kind once, and learn.
+
+        Axioms that are watched are almost never broken. A trace that begins to break one goes back.
+        """
+        watched = [one for one in self.structure.clauses if one.axiom in self.structure.watched]
+        if not watched:
+            self._sweep(number)
+            return
+        before, obeyed = self.snapshot(), self._obeyed(watched)
+        self._sweep(number)
+        worse = obeyed & ~self._obeyed(watched)
+        if bool(worse.any()):
+            for name, table in before.items():
+                self.tables[name][worse] = table[worse]
+
+    def _obeyed(self, clauses: Sequence[Clause]) -> Tensor:
+        """Which traces of which worlds obey some clauses, with axes (world, trace)."""
+        worlds, traces = self.sampling.worlds, self.known.batch
+        total = torch.zeros(worlds, traces, dtype=torch.int64, device=self.circuit.times.device)
+        for clause in clauses:
+            rows, false = self._false(clause)
+            total.index_add_(1, rows.trace, false.sum(-1))
+        return total == 0
+
+    def _sweep(self, number: int) -> None:
         heat, share = self.sampling.heat(number), self.sampling.share(number)
         for mover, names in zip(self.movers, self.teaches, strict=True):
             self.define()
-            mover.stale |= bool(share)  # others may have taught what it shares
+            # Others may have taught what it shares.
+            mover.stale |= bool(share) or mover.firm != self.firm
+            mover.firm, mover.lazy = self.firm, self.firm and bool(share)
             mover.move(self.tables, self.generator, heat)
             self._defined = False
             if names and share and self.sampling.learn:
@@ -187,19 +213,18 @@ class Sampler:
         """For each axiom of some clauses in how many cells each world breaks it."""
         result: dict[str, Tensor] = {}
         for clause in clauses:
-            rows = self._instances(clause)
-            truth = self.circuit.truth(clause.body, rows, self.tables)
-            full = truth.expand(self.sampling.worlds, len(rows), self.known.horizon)
-            inside = self.known.inside[rows.trace]
-            count = (~full & inside).sum((1, 2)) * clause.cells
+            count = self._false(clause)[1].sum((1, 2)) * clause.cells
             result[clause.axiom] = result[clause.axiom] + count if clause.axiom in result else count
         return result
 
-    def _instances(self, clause: Clause) -> Bindings:
-        """The bindings at which what is given leaves a clause open."""
+    def _false(self, clause: Clause) -> tuple[Bindings, Tensor]:
+        """Bindings of a clause, and where it is false, with axes (world, binding, time)."""
         if clause not in self._open:
             self._open[clause] = self.circuit.instances(clause.axes, clause.body)
-        return self._open[clause]
+        rows = self._open[clause]
+        truth = self.circuit.truth(clause.body, rows, self.tables)
+        full = truth.expand(self.sampling.worlds, len(rows), self.known.horizon)
+        return rows, ~full & self.known.inside[rows.trace]
 
     def density(self) -> Tensor:
         """The logarithm of how likely each world is, up to a constant."""
@@ -217,10 +242,11 @@ class Sampler:
         return total
 
 
-def unbroken(structure: Structure, tables: Tables, labels: Labels) -> list[str]:
+def unbroken(structure: Structure, tables: Tables, evidence: LabelEvidence) -> list[str]:
     """The hard axioms between tracks that no world breaks in which each track obeys its own.
 
-    They follow from definitions and from the others; some worlds are drawn to see that.
+    They follow from definitions, from the others or from labels; some worlds are drawn to see that,
+    by the prior alone, and by labels as well.
     """
     names = {
         factor.axiom
@@ -235,11 +261,15 @@ def unbroken(structure: Structure, tables: Tables, labels: Labels) -> list[str]:
     alone = replace(
         structure, kinds=tuple(replace(k, factors=(), windows=()) for k in structure.kinds)
     )
-    nothing = labels.take({})
-    sampler = Sampler(alone, tables, LabelEvidence(nothing, {}), Sampling(worlds=16, learn=False))
+    nothing = LabelEvidence(evidence.labels.take({}), {})
+    known = LabelEvidence(evidence.labels, dict(evidence.rates), logits=evidence.logits)
     suspects = [one for one in structure.clauses if one.axiom in names]
-    for number in range(_PROBES):
-        sampler.sweep(number)
-        broken = {n for n, count in sampler.false_cells(suspects).items() if bool(count.any())}
-        suspects = [one for one in suspects if one.axiom not in broken]
+    for said in (nothing, known):
+        if not suspects:
+            break
+        sampler = Sampler(alone, tables, said, Sampling(worlds=16, learn=False))
+        for number in range(_PROBES):
+            sampler.sweep(number)
+            broken = {n for n, count in sampler.false_cells(suspects).items() if bool(count.any())}
+            suspects = [one for one in suspects if one.axiom not in broken]
     return list(dict.fromkeys(one.axiom for one in suspects))

@@ -70,7 +70,7 @@ def structure(
         labelled: those of them that have labels.
         define: what further predicates are, beside what hard axioms define.
         end: what the end of a trace makes of an axiom that it cuts off.
-        watched: hard axioms that follow from all others, and need not be followed.
+        watched: hard axioms that follow from the rest, and need not be followed.
 
     Raises:
         LimitError: tracks have too many states.

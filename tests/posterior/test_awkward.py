@@ -13,11 +13,12 @@ from torch import Tensor
 
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
-from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sample, sampler_of
-from fotltn.posterior.sampler import Sampling
+from fotltn.posterior.sampler import Sampler, Sampling
+from fotltn.posterior.structure import structure
 from fotltn.semantics.sparse import sparse_table
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
@@ -179,13 +180,75 @@ def test_bindings_that_several_facts_name_count_once(body, cells):
 
 def test_long_traces_are_drawn():
     # All that is drawn of a long track weighs almost nothing, since so many labels are unlikely.
-    points = 2500
+    points = 2200
     truth = (torch.arange(points) // 7 % 2).bool()
     generator = torch.Generator().manual_seed(0)
     labels = truth ^ (torch.rand(points, generator=generator) < 0.1)
     posterior = sampled(
         "sort a\npredicate P(a)\naxiom A: forall x. G(P(x) -> P(x))", {"a": 1}, points, ["P"],
         {"P": (grid(1, points), labels.double())},
-        rates={"P": NoiseRates(0.1, 0.1)}, sampling=Sampling(2, 4, 4),
+        rates={"P": NoiseRates(0.1, 0.1)}, sampling=Sampling(2, 3, 2),
     )  # fmt: skip
     assert float(((posterior.marginals["P"][0, 0] > 0.5) == truth).double().mean()) > 0.9
+
+
+MANY = """
+sort a
+static predicate Z(a)
+predicate P(a)
+hard axiom L: forall x. G(P(x) -> Z(x))
+hard axiom One: forall x, y. Z(x) & Z(y) -> x = y
+"""
+
+
+def test_no_number_of_labels_outweighs_a_hard_axiom():
+    # Two of eight have labels without end that they are Z, and only one can be. Either gives way.
+    points = 40
+    truth = torch.zeros(8, points, dtype=torch.float64)
+    truth[:2] = 1
+    posterior = sampled(
+        MANY, {"a": 8}, points, ["Z", "P"], {"P": (grid(8, points), truth.reshape(-1))},
+        rates={"P": NoiseRates(0.1, 0.1)}, sampling=Sampling(16, 24, 5),
+    )  # fmt: skip
+    shares = posterior.marginals["Z"][0, :, 0].tolist()
+    assert shares[0] + shares[1] == pytest.approx(1)
+    assert 0.2 < shares[0] < 0.8
+    assert sum(shares[2:]) == 0
+
+
+def test_an_axiom_that_only_labels_would_break_is_obeyed():
+    # Without labels, that nobody is P does not happen.
+    posterior = sampled(
+        "sort a\npredicate P(a)\nhard axiom Some: G(exists x. P(x))\n", {"a": 14}, 1, ["P"],
+        {"P": (grid(14, 1), torch.zeros(14).double())},
+        rates={"P": NoiseRates(0.02, 0.02)}, sampling=Sampling(8, 10, 5),
+    )  # fmt: skip
+    assert bool(posterior.worlds["P"].any(2).all())
+
+
+def test_worlds_that_would_break_what_is_watched_go_back():
+    text = "sort a\npredicate P(a)\nhard axiom Some: G(exists x. P(x))\n"
+    theory = check(parse_theory(text))
+    tables = Tables({"a": 2}, torch.tensor([2, 1]), 2, {}, signature=theory.signature)
+    nothing = LabelEvidence(Labels({}, {}), {"P": NoiseRates(0.1, 0.1)})
+    plan = structure(theory, tables, ["P"], [], watched=["Some"])
+    sampler = Sampler(plan, tables, nothing, Sampling(64, 4, 200, learn=False))
+    total = torch.zeros(2, 2, 2).double()
+    for number in range(204):
+        before = sampler.tables["P"].any(2)
+        sampler.sweep(number)
+        after = sampler.tables["P"].any(2) | ~tables.inside
+        assert not bool((before.all(-1) & ~after.all(-1)).any())
+        if number >= 4:
+            assert bool(after.all())
+            total += sampler.tables["P"].double().mean(0) / 200
+    # At one point, three of four worlds obey, and in two of them an entity is P.
+    assert float(total[1, :, 0].mean()) == pytest.approx(2 / 3, abs=0.02)
+
+
+def test_as_many_worlds_are_stored_as_are_wanted():
+    for sweeps, stored in ((10, 4), (10, 6), (3, 7), (8, 8)):
+        posterior = sampled(
+            MANY, {"a": 1}, 2, ["Z", "P"], {}, sampling=Sampling(2, 2, sweeps, stored=stored)
+        )
+        assert posterior.count == 2 * min(sweeps, stored)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.posterior import movers
+from fotltn.posterior import colours
 from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.movers import Coupling, Mover
@@ -138,13 +138,13 @@ def test_patterns_equal_changed_worlds_in_many_cases():
 @pytest.mark.parametrize("few", [1, 3, 64])
 def test_tracks_that_touch_one_row_are_never_drawn_at_once(few, monkeypatch):
     """However many tracks touch a row, and with the same colours."""
-    monkeypatch.setattr(movers, "_FEW", few)
+    monkeypatch.setattr(colours, "_FEW", few)
     for seed in range(60):
         choose = random.Random(seed)
         tracks = choose.randint(1, 20)
         pairs = sorted({(choose.randrange(12), choose.randrange(tracks)) for _ in range(30)})
         at, track = torch.tensor(pairs).T
-        colour = movers._coloured(tracks, [(at, track)])
+        colour = colours.coloured(tracks, [(at, track)])
         for row in range(12):
             there = track[at == row]
             assert len(colour[there].unique()) == len(there), seed

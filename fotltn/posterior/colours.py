@@ -1,0 +1,59 @@
+"""Which tracks move at once: those that nothing ties to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+#: Rows that more tracks touch are not taken apart into pairs of tracks.
+_FEW = 64
+
+
+def coloured(tracks: int, touched: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """A colour for each track, such that those that touch the same row differ."""
+    number = torch.zeros(tracks, dtype=torch.int64)
+    pairs = [torch.zeros(0, dtype=torch.int64)]
+    crowds: list[list[int]] = [[] for _ in range(tracks)]  # rows that many tracks touch
+    rows = 0
+    for at, track in touched:
+        at, order = torch.sort(at, stable=True)
+        track = track[order]
+        number += torch.bincount(track, minlength=tracks).cpu()
+        _, place, count = torch.unique_consecutive(at, return_inverse=True, return_counts=True)
+        few = count[place] <= _FEW
+        pairs.append(_met(at[few], track[few], tracks).cpu())
+        crowded = (~few).nonzero().squeeze(-1)
+        for row, one in zip(place[crowded].tolist(), track[crowded].tolist(), strict=True):
+            crowds[one].append(rows + row)
+        rows += len(count)
+    met: list[list[int]] = [[] for _ in range(tracks)]
+    for pair in torch.cat(pairs).unique().tolist():
+        one, other = divmod(pair, tracks)
+        met[one].append(other)
+        met[other].append(one)
+    taken = dict.fromkeys((row for crowd in crowds for row in crowd), 0)
+    colours = [0] * tracks  # each as one bit, once it is chosen
+    for one in sorted(range(tracks), key=(-number).tolist().__getitem__):
+        used = 0
+        for other in met[one]:
+            used |= colours[other]
+        for row in crowds[one]:
+            used |= taken[row]
+        colours[one] = ~used & (used + 1)
+        for row in crowds[one]:
+            taken[row] |= colours[one]
+    return torch.tensor([colour.bit_length() - 1 for colour in colours], dtype=torch.int64)
+
+
+def _met(at: Tensor, track: Tensor, tracks: int) -> Tensor:
+    """Pairs of tracks that touch one row, as numbers; rows are sorted."""
+    pairs: list[Tensor] = [track[:0]]
+    for ahead in range(1, _FEW):
+        same = at[ahead:] == at[:-ahead]
+        if not bool(same.any()):
+            break
+        pairs.append(torch.unique(track[:-ahead][same] * tracks + track[ahead:][same]))
+    joined: Tensor = torch.unique(torch.cat(pairs))
+    return joined
