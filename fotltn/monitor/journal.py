@@ -65,7 +65,9 @@ class Journal:
                 self.place, self.number, size = saved["place"], saved["events"], saved["bytes"]
             except (JsonError, KeyError, TypeError, ValueError) as error:
                 if isinstance(error, DataError) and not isinstance(error, JsonError):
-                    raise
+                    raise DataError(
+                        f"{path} does not fit: {error.diagnostics[0].message}"
+                    ) from None
                 raise DataError(f"{path} is damaged: {error}") from None
         self._known = _whole_lines(self.folder / "events.jsonl", size)
         if self.keep_input:

@@ -8,6 +8,7 @@ true, or when it is due. Between these, the cells of a binding sleep.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -304,6 +305,32 @@ class LeafWatch:
             end = None if end is None else (end[0] + 1, end[1])
             self._fate[one, quiet] = end
         return end
+
+
+@dataclass(slots=True)
+class AxiomWatch:
+    """An axiom with its leaves, and how often it was violated.
+
+    Args:
+        shape: the axiom by its cells.
+        leaves: what it says of them.
+        told: of bindings with open cells, the times of cells that were told; only where a cell
+            may be violated in several ways.
+        violations: how many there were.
+        recent: the steps of the last ones, with how many there were.
+    """
+
+    shape: WatchedAxiom
+    leaves: list[LeafWatch]
+    told: dict[Key, set[int]] = field(default_factory=dict)
+    violations: int = 0
+    recent: deque[tuple[int, int]] = field(default_factory=deque)
+    last: int | None = None
+
+    @property
+    def many(self) -> bool:
+        """Whether a cell may be violated in several ways."""
+        return len(self.leaves) > 1 or self.leaves[0].leaf.axes != self.shape.axes
 
 
 def _steps(bits: int) -> Iterator[int]:

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from fotltn.errors import DataError
-from fotltn.monitor.conditions import PastCondition
+from fotltn.monitor.conditions import Conditions, PastCondition
+from fotltn.monitor.entries import Entries
 from fotltn.monitor.obligations import Function, Promise
-from fotltn.monitor.open_cells import OpenCells
-from fotltn.syntax.show import show_theory
-
-if TYPE_CHECKING:
-    from fotltn.monitor.watch import Watch
+from fotltn.monitor.open_cells import AxiomWatch, OpenCells
+from fotltn.monitor.roster import Roster
 
 #: The version of what is written; it grows when formulas are taken apart otherwise, too.
 VERSION = 1
 
 
-def packed(watch: Watch) -> dict[str, Any]:
+def packed(
+    roster: Roster, entries: Entries, conditions: Conditions, axioms: Mapping[str, AxiomWatch]
+) -> dict[str, Any]:
     """Everything that a watch knows, between two steps."""
-    roster, entries = watch.roster, watch.entries
     return {
-        "version": VERSION,
-        "theory": fingerprint(watch),
-        "count": watch.count,
-        "ended": watch.ended,
         "begun": entries.begun,
         "closed": sorted(entries.closed),
         "default": roster.default,
@@ -37,7 +31,7 @@ def packed(watch: Watch) -> dict[str, Any]:
         "fixed": {name: [*table.items()] for name, table in roster.fixed.items()},
         "past": [
             [list(map(hex, one.others)), [[k, *map(hex, m)] for k, m in one.memory.items()]]
-            for one in watch.conditions.known.values()
+            for one in conditions.known.values()
             if isinstance(one, PastCondition)
         ],
         "axioms": {
@@ -48,23 +42,19 @@ def packed(watch: Watch) -> dict[str, Any]:
                 "told": [[key, sorted(times)] for key, times in axiom.told.items()],
                 "open": [[_cells(k, c) for k, c in leaf.open.items()] for leaf in axiom.leaves],
             }
-            for name, axiom in watch.axioms.items()
+            for name, axiom in axioms.items()
         },
     }
 
 
-def restore(watch: Watch, data: dict[str, Any]) -> None:
-    """Have a watch that has seen nothing yet go on from what another one knew.
-
-    Raises:
-        DataError: the other one was of another theory, or is of another version.
-    """
-    if data.get("version") != VERSION:
-        raise DataError(f"the state has version {data.get('version')}, but this is {VERSION}")
-    if data["theory"] != fingerprint(watch):
-        raise DataError("the state is of another theory, or of a watch with other options")
-    roster, entries = watch.roster, watch.entries
-    watch.count, watch.ended = data["count"], data["ended"]
+def unpack(
+    data: Mapping[str, Any],
+    roster: Roster,
+    entries: Entries,
+    conditions: Conditions,
+    axioms: Mapping[str, AxiomWatch],
+) -> None:
+    """Bring the parts of a watch that has seen nothing yet to what another one knew."""
     entries.begun, entries.closed, entries.heard = data["begun"], set(data["closed"]), data["heard"]
     roster.default, roster.came = data["default"], data["came"]
     for name, facts in data["static"].items():
@@ -73,12 +63,12 @@ def restore(watch: Watch, data: dict[str, Any]) -> None:
         roster.relations[name] = {tuple(one): None for one in tuples}
     for name, table in data["fixed"].items():
         roster.fixed[name] = {tuple(args): value for args, value in table}
-    past = [one for one in watch.conditions.known.values() if isinstance(one, PastCondition)]
+    past = [one for one in conditions.known.values() if isinstance(one, PastCondition)]
     for one, (others, memory) in zip(past, data["past"], strict=True):
         one.others = _memory(others)
         one.memory = {_key(key): _memory(bits) for key, *bits in memory}
     for name, saved in data["axioms"].items():
-        axiom = watch.axioms[name]
+        axiom = axioms[name]
         axiom.violations, axiom.last = saved["violations"], saved["last"]
         axiom.recent = deque((step, count) for step, count in saved["recent"])
         axiom.told = {_key(key): set(times) for key, times in saved["told"]}
@@ -86,12 +76,6 @@ def restore(watch: Watch, data: dict[str, Any]) -> None:
             for key, asof, quiet, waiting in cells:
                 known = {_function(terms): times for terms, times in waiting}
                 leaf.adopt(_key(key), OpenCells(asof, quiet, known))
-
-
-def fingerprint(watch: Watch) -> str:
-    """What tells theories, and ways to watch them, apart."""
-    text = show_theory(watch.theory.source)
-    return hashlib.sha256(repr((text, watch.options)).encode()).hexdigest()[:16]
 
 
 def _cells(key: Any, cells: OpenCells) -> list[Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fotltn.errors import DataError, LimitError
@@ -15,11 +14,12 @@ from fotltn.monitor.compile import is_static
 from fotltn.monitor.conditions import Conditions
 from fotltn.monitor.entries import Entries
 from fotltn.monitor.events import AxiomStanding, CellEvent, OpenCell
-from fotltn.monitor.leaves import WatchedAxiom, watched
-from fotltn.monitor.open_cells import LeafWatch, Outcome, Ranges
+from fotltn.monitor.leaves import watched
+from fotltn.monitor.open_cells import AxiomWatch, LeafWatch, Outcome, Ranges
 from fotltn.monitor.roster import Key, Roster
-from fotltn.monitor.snapshot import packed, restore
+from fotltn.monitor.snapshot import VERSION, packed, unpack
 from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
 
@@ -27,32 +27,6 @@ from fotltn.tree import postorder
 End = Literal["undecided", "final"]
 
 _MOST_STEPS = 1024  # that are taken at once
-
-
-@dataclass(slots=True)
-class AxiomWatch:
-    """An axiom with its leaves, and how often it was violated.
-
-    Args:
-        shape: the axiom by its cells.
-        leaves: what it says of them.
-        told: of bindings with open cells, the times of cells that were told; only where a cell
-            may be violated in several ways.
-        violations: how many there were.
-        recent: the steps of the last ones, with how many there were.
-    """
-
-    shape: WatchedAxiom
-    leaves: list[LeafWatch]
-    told: dict[Key, set[int]] = field(default_factory=dict)
-    violations: int = 0
-    recent: deque[tuple[int, int]] = field(default_factory=deque)
-    last: int | None = None
-
-    @property
-    def many(self) -> bool:
-        """Whether a cell may be violated in several ways."""
-        return len(self.leaves) > 1 or self.leaves[0].leaf.axes != self.shape.axes
 
 
 class Watch:
@@ -103,7 +77,9 @@ class Watch:
         if forget is not None and forget < 1:
             raise DataError(f"entities are forgotten after at least one step, not {forget}")
         self.forget = forget
-        self.options = (threshold, tuple(presence), resolved, window, forget)
+        options = repr((threshold, tuple(presence), resolved, window, forget))
+        text = hashlib.sha256(show_theory(checked.source).encode()).hexdigest()[:16]
+        self._kind = {"version": VERSION, "theory": text, "set of options": options}
         self.theory, self.signature, self.window = checked, checked.signature, window
         self.roster = Roster(checked.signature)
         self.entries = Entries(checked.signature, self.roster, threshold)
@@ -137,7 +113,8 @@ class Watch:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that is known after the last step, as plain data for JSON."""
-        return packed(self)
+        known = packed(self.roster, self.entries, self.conditions, self.axioms)
+        return {**self._kind, "count": self.count, "ended": self.ended, **known}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from what another watch of this theory, with these options, knew.
@@ -145,7 +122,11 @@ class Watch:
         Raises:
             DataError: it was of another theory, or with other options.
         """
-        restore(self, snapshot)
+        for key, value in self._kind.items():
+            if snapshot.get(key) != value:
+                raise DataError(f"another {key}: {snapshot.get(key)}, not {value}")
+        self.count, self.ended = snapshot["count"], snapshot["ended"]
+        unpack(snapshot, self.roster, self.entries, self.conditions, self.axioms)
 
     def _moves(self, node: c.Core) -> bool:
         if isinstance(node, c.Atom):

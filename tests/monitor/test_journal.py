@@ -133,9 +133,9 @@ def test_a_state_of_another_theory_is_refused(tmp_path):
         watch.step([("a", "u")])
         journal.save(watch, None)
         other = Watch(parse_theory("predicate a\naxiom A: G a"))
-        with pytest.raises(DataError, match="of another theory"):
+        with pytest.raises(DataError, match="does not fit: another theory"):
             journal.resume(other)
-        with pytest.raises(DataError, match="with other options"):
+        with pytest.raises(DataError, match="does not fit: another set of options"):
             journal.resume(Watch(parse_theory(THEORY), threshold=0.7))
         (tmp_path / "watch.json").write_text("{")
         with pytest.raises(DataError, match=r"watch\.json is damaged"):
