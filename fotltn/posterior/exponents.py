@@ -22,7 +22,7 @@ from fotltn.posterior.sampler import Sampler
 USUAL_EXPONENT, _WEIGHT = 0.5, 4.0
 
 #: The greatest exponent: networks that say too little are trusted up to this.
-_MOST = 1.5
+MOST_EXPONENT = 2.0
 
 #: So many worlds without labels are sampled at most.
 _WORLDS = 16
@@ -52,6 +52,8 @@ class Exponents:
         for part in PARTS:
             getattr(self.blind.prior, part).update(getattr(sampler.prior, part))
         self.blind.sweep(number)
+        if number + 1 in (self.blind.sampling.settled, self.blind.sampling.burn_in):
+            self.blind.rejoin()
 
     def learn(self, sampler: Sampler, scores: Mapping[str, Tensor], share: float) -> None:
         """Move a share of the way to where labels are most likely.
@@ -67,7 +69,7 @@ class Exponents:
             bend = float(blind.var(correction=0))
             old = self.values[name]
             step = (slope + _WEIGHT * (USUAL_EXPONENT - old)) / (bend + _WEIGHT)
-            self.values[name] = min(max(old + share * step, 0.0), _MOST)
+            self.values[name] = min(max(old + share * step, 0.0), MOST_EXPONENT)
 
 
 def _sums(worlds: Tensor, score: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
 from fotltn.networks.sequences import Kind
+from fotltn.posterior.exponents import MOST_EXPONENT
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.data_config import DataConfig, read_data
 from fotltn.project.toml import FILE, Range, Settings, place_of, places_of, read_toml
@@ -396,8 +397,9 @@ def _exponent(table: Settings, key: str) -> float | None:
     if (said := table.take(key)) == _LEARNED:
         return None
     if isinstance(said, str):
-        raise table.error(key, f'expected a number from 0 to 2, or "learned", not {shown(said)}')
-    exponent: float = table.value(key, float, None, Range(0, 2))
+        words = f'a number from 0 to {MOST_EXPONENT:g}, or "learned"'
+        raise table.error(key, f"expected {words}, not {shown(said)}")
+    exponent: float = table.value(key, float, None, Range(0, MOST_EXPONENT))
     return exponent
 
 

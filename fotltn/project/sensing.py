@@ -6,6 +6,7 @@ and what they say of cells enters the next draws.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,7 @@ class Sensing:
 
     Attributes:
         sensors: the networks.
-        exponents: how far they are trusted; None before worlds are sampled.
+        exponents: how far they are trusted; None before worlds are sampled, or if it is told.
     """
 
     def __init__(self, built: Built, problem: Problem) -> None:
@@ -82,8 +83,7 @@ class Sensing:
 
     def logits(self) -> dict[str, Tensor]:
         """What is known of cells beside labels: what networks say, times its exponent, and more."""
-        values = self._values if self.exponents is None else self.exponents.values
-        logits = dict(self._fixed)
+        values, logits = self._trusted, dict(self._fixed)
         for name, score in self._scores.items():
             said = values[name] * score
             logits[name] = said if name not in logits else said + logits[name].to(said)
@@ -91,20 +91,20 @@ class Sensing:
 
     def attach(self, run: SamplingRun) -> None:
         """Go along with a run that has not moved yet, or that goes on."""
-        self.exponents = Exponents(self._values, run.sampler)
+        if self._learned:
+            self.exponents = Exponents(self._values, run.sampler)
 
     # --- while worlds are sampled -----------------------------------------------------------------
 
     def follow(self, run: SamplingRun) -> None:
         """Learn from the sweep that was done, if it was one of the burn-in."""
-        number, sampler, exponents = run.done - 1, run.sampler, self.exponents
+        number, sampler = run.done - 1, run.sampler
         share = self._how.share(number)
         if not share:
             return
-        assert exponents is not None
-        if self._learned:
-            exponents.sweep(sampler, number)
-            exponents.learn(sampler, self._scores, share)
+        if self.exponents is not None:
+            self.exponents.sweep(sampler, number)
+            self.exponents.learn(sampler, self._scores, share)
         for name in self.sensors.names:
             mean = sampler.tables[name].to(torch.float64).mean(0)
             self._sums[name] = self._sums[name] + mean if name in self._sums else mean
@@ -122,26 +122,32 @@ class Sensing:
 
     def carried(self, sampler: Sampler) -> Carried:
         """What other data are sampled with."""
-        assert self.exponents is not None
-        return learned_by(sampler, self.exponents.values, self.sensors.bases())
+        bases = self.sensors.bases()
+        known = {n: math.isfinite(base) for n, base in bases.items()}
+        return learned_by(
+            sampler,
+            {n: value if known[n] else 0.0 for n, value in self._trusted.items()},
+            {n: base if known[n] else 0.0 for n, base in bases.items()},
+        )
+
+    @property
+    def _trusted(self) -> dict[str, float]:
+        """The exponents, as far as they are learned."""
+        return self._values if self.exponents is None else self.exponents.values
 
     # --- to go on later ---------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that the rest depends on: tensors, and what JSON can hold."""
-        assert self.exponents is not None
         tensors, document = self.sensors.state()
-        blind = self.exponents.blind
         tensors = {f"sensors/{n}": t for n, t in tensors.items()}
         tensors |= {f"scores/{n}": t for n, t in self._scores.items()}
         tensors |= {f"sums/{n}": t for n, t in self._sums.items()}
-        tensors |= {f"blind/{n}": packed(t) for n, t in blind.tables.items()}
-        tensors["generator"] = blind.generator.get_state()
-        return tensors, {
-            "sensors": document,
-            "exponents": self.exponents.values,
-            "count": self._count,
-        }
+        if self.exponents is not None:
+            blind = self.exponents.blind
+            tensors |= {f"blind/{n}": packed(t) for n, t in blind.tables.items()}
+            tensors["generator"] = blind.generator.get_state()
+        return tensors, {"sensors": document, "exponents": self._trusted, "count": self._count}
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         """Take up the state of an earlier run, before `attach`."""
@@ -153,7 +159,8 @@ class Sensing:
 
     def restore_worlds(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up the worlds without labels of an earlier run, after `attach`."""
-        assert self.exponents is not None
+        if self.exponents is None:
+            return
         blind = self.exponents.blind
         for name, data in below(tensors, "blind/").items():
             blind.tables[name].copy_(unpacked(data, blind.tables[name].shape))
@@ -305,7 +312,6 @@ def logits_of(grounding: Grounding, world: World, carried: Carried) -> dict[str,
     there = present_cells(world, grounding)
     logits = {}
     for name, said in said_of_cells(grounding).items():
-        base = carried.bases[name]
-        score = said - base if base == base else torch.zeros_like(said)
-        logits[name] = torch.where(there[name], carried.exponents[name] * score, 0.0)
+        score = carried.exponents[name] * (said - carried.bases[name])
+        logits[name] = torch.where(there[name], score, 0.0)
     return logits

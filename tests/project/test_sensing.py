@@ -160,7 +160,10 @@ def test_repeated_features_are_trusted_less():
     assert trusted[1] < 0.6 * trusted[0]
 
 
-@pytest.mark.parametrize("kind", ["heads", "encoder", "neighbours", "folds of traces"])
+KINDS = ["heads", "encoder", "own encoder", "changes", "not all"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_networks_of_all_kinds(kind, tmp_path):
     facts, wide = tables(1, 6, 8)
     how: dict[str, Any] = {"training": {"epochs": 4}, "posterior": {**LITTLE, "burn_in": 4}}
@@ -170,8 +173,10 @@ def test_networks_of_all_kinds(kind, tmp_path):
             modules = {("Failed", "Leaks"): nn.Linear(2, 2)}
             how |= {"learn": [], "predicates": modules}
         case "encoder":
-            how["inputs"] = {"pump": {"encoder": "gru", "changes": [1]}}
-        case "neighbours":
+            how["inputs"] = {"pump": {"encoder": "gru"}}
+        case "changes":
+            how["inputs"] = {"pump": {"changes": [1]}}
+        case "own encoder":
             how["inputs"] = {"pump": {"encoder": nn.Identity()}}
             modules = {"pump": nn.Identity()}
         case _:
@@ -183,9 +188,48 @@ def test_networks_of_all_kinds(kind, tmp_path):
     assert seen.tables.predicate("Failed").equal(
         made.apply([facts, wide]).tables.predicate("Failed")
     )
-    seeing = ("Failed",) if kind.startswith("folds") else ("Failed", "Leaks")
+    seeing = ("Failed",) if kind == "not all" else ("Failed", "Leaks")
     assert again.grounding.sensors is not None
     assert tuple(again.grounding.sensors.signature.predicates) == seeing
+
+
+def of_traces(facts: Any, wide: Any) -> tuple[Any, Any]:
+    """Each pump in a trace of its own, of which one is shorter."""
+    for table, key in ((facts, "arg1"), (wide, "pump")):
+        table["trace"] = list(table[key])
+        table[key] = ["p"] * len(table[key])
+    rows = [
+        name != "p1-1" or hour < 5 for name, hour in zip(wide["trace"], wide["hour"], strict=True)
+    ]
+    wide = {k: [v for v, stays in zip(c, rows, strict=True) if stays] for k, c in wide.items()}
+    rows = [
+        name != "p1-1" or hour < 5 for name, hour in zip(facts["trace"], facts["time"], strict=True)
+    ]
+    return {
+        k: [v for v, stays in zip(c, rows, strict=True) if stays] for k, c in facts.items()
+    }, wide
+
+
+def test_networks_learn_from_parts_of_the_traces():
+    """With neighbours and traces of different lengths; nothing is said where a trace has ended."""
+    theory = THEORY + "predicate Feeds(pump, pump)\naxiom Feeds: forall x. G !Feeds(x, x)\n"
+    facts, wide = of_traces(*tables(1, 6, 8))
+    seen = fotltn.Wide(wide, "pump", "pump", "hour", trace="trace", features=["heat", "flow"])
+    made = fotltn.train(
+        theory, facts=facts, wide=seen, learn=["Failed", "Leaks"], method="posterior",
+        inputs={"pump": {"neighbours": ["Feeds"]}}, posterior={**LITTLE, "burn_in": 4},
+        training={"epochs": 4, "batches": {"by": "traces", "size": 2}},
+    )  # fmt: skip
+    grounding = made.grounding.sensors
+    assert grounding is not None
+    there = present_cells(made.world, grounding)["Failed"]
+    assert there.sum() == 5 * 8 + 5
+    folds = folded(grounding, made.world.labels, 3)["Failed"]
+    assert folds.flatten(1).float().std(1).max() == 0
+    assert made.posterior is not None
+    table = made.posterior.marginals["Failed"]
+    short = made.facts.traces.index("p1-1")
+    assert not bool(table[short, :, 5:].any())
 
 
 def test_an_interrupted_run_ends_as_if_it_was_not(tmp_path):
