@@ -1,18 +1,24 @@
 # make demo   set up, learn the scene of the paper from facts and axioms, show what came out
 # make test   set up, check formatting, lint and types, run the tests
+# make site   build the documentation as a site in build/site
 # make reproduce   run the paper's experiments, 5.5 hours of one core; ARGS=--quick for a few of them
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo reproduce test test-slow test-reliability test-wheel check format clean
+.PHONY: demo reproduce site test test-slow test-reliability test-wheel check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
 
 reproduce: $(STAMP)
 	$(BIN)/python -m reproduction run $(ARGS)
+
+# The documentation as pages in build/site, to be read without a network, and tests of them.
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	FOTLTN_SITE=build/site $(BIN)/pytest -q tests/test_site.py
 
 # What is compiled once, all programs share.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 2
@@ -43,7 +49,7 @@ $(STAMP): pyproject.toml constraints.txt requirements-oracles.txt
 		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.11 demo"; exit 1; }
 	@echo "Setting up $(VENV) (a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-oracles.txt
 	@touch $(STAMP)
 

@@ -398,3 +398,9 @@ def test_a_page_lists_all_public_names():
     }
     assert "Monitor" in public
     assert public <= listed, public - listed
+
+
+def test_every_page_has_a_place_on_the_site():
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8")
+    pages = {page.name for page in DOCS.glob("*.md")}
+    assert not {name for name in pages if not re.search(rf": {re.escape(name)}$", menu, re.M)}

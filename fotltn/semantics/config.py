@@ -228,6 +228,7 @@ SEMANTICS: dict[str, Semantics] = {
         GOGUEN, CRISP,
     )
 }  # fmt: skip
+"""The named semantics, which `semantics=` takes by name."""
 
 
 def named(name: str) -> Semantics:
