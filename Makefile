@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: demo reproduce site test test-slow test-reliability test-wheel check format clean
+.PHONY: cheatsheet demo reproduce site test test-slow test-reliability test-wheel check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
@@ -19,6 +19,10 @@ reproduce: $(STAMP)
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	FOTLTN_SITE=build/site $(BIN)/pytest -q tests/test_site.py
+
+# The cheat sheet as a sheet of paper, printed by Chromium.
+cheatsheet: site
+	chromium --headless --no-sandbox --disable-gpu --no-pdf-header-footer --print-to-pdf=build/cheatsheet.pdf build/site/cheatsheet.html
 
 # What is compiled once, all programs share.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 2

@@ -35,7 +35,7 @@ _PLACES = {source: place for place, source in BESIDE.items()} | {
 }
 
 #: Pages where people look things up: the search shows them first.
-_LOOKED_UP = {"language.md", "semantics.md", "settings.md", "cli.md", "api.md"}
+_LOOKED_UP = {"cheatsheet.md", "language.md", "semantics.md", "settings.md", "cli.md", "api.md"}
 
 _FENCE = re.compile(r"^(```|~~~)(\w+) ([^\n]+)$", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
