@@ -16,6 +16,7 @@ from pathlib import Path
 import typer.main
 from code_map import module_graph, only_leaves
 from doubt_results import doubt_scores
+from feature_results import feature_scores
 from flight_results import flight_choices, flight_counts, flight_few, flight_scores, flight_time
 from picture import draw
 from typer.testing import CliRunner
@@ -116,6 +117,7 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "modules": module_graph,
     "leaves": only_leaves,
     "doubt_scores": doubt_scores,
+    "feature_scores": feature_scores,
     "flight_counts": flight_counts,
     "flight_scores": flight_scores,
     "flight_few": flight_few,

@@ -112,6 +112,29 @@ def test_labels_of_other_data_are_evidence_if_asked(model):
     assert scores[1] < 0.1 < scores[0]
 
 
+def test_what_does_not_travel_is_named(model):
+    """The prior of tracks is learned anew where it tells other things apart than before."""
+    posterior = model.posterior
+    assert posterior is not None
+    assert posterior.carried is not None
+    strange = replace(posterior.carried, conditions={("Failed", "Leaks"): ("Off(x)",)})
+    other = replace(model, posterior=replace(posterior, carried=strange))
+    new = other.apply([*tables(6, 4, 6)])
+    assert [w.message for w in new.facts.warnings][:1] == [
+        "how 'Failed', 'Leaks' move is learned anew from the new data: what they depend on is not "
+        "as it was"
+    ]
+
+
+def test_a_card_tells_of_networks(model, tmp_path):
+    model.save(tmp_path / "model")
+    text = (tmp_path / "model" / "README.md").read_text("utf-8")
+    assert "with a network with hidden layers of 16, 16 units beside" in text
+    assert "- Of each `pump`, networks see 2 features (`heat`, `flow`)." in text
+    assert "- how far networks are trusted, as exponents: `Failed` " in text
+    assert "It samples worlds of them" in text
+
+
 def test_worlds_without_networks_travel(tmp_path):
     robots = train(read_config(project(tmp_path)))
     rows = {"predicate": ["Near", "Near"], "arg1": ["r9", "r7"], "time": [0, 3]}
