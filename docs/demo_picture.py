@@ -29,7 +29,7 @@ def main() -> None:
         demo.console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
         demo.main()
     picture = demo.console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
-    (DOCS / "demo.svg").write_text(local(picture), "utf-8")
+    (DOCS / "demo.svg").write_text(moving(local(picture)), "utf-8")
 
 
 def local(picture: str) -> str:
@@ -37,6 +37,22 @@ def local(picture: str) -> str:
     picture = re.sub(r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL)
     picture = re.sub(r"font-family: [^;]*;", f"font-family: {FONTS};", picture)
     return "\n".join(line.rstrip() for line in picture.splitlines()) + "\n"
+
+
+def moving(picture: str) -> str:
+    """The picture with lines that come one after the other, for those who like things to move."""
+    numbers = sorted({int(n) for n in re.findall(r'clip-path="url\(#demo-line-(\d+)\)"', picture)})
+    delays = "\n".join(
+        f'[clip-path="url(#demo-line-{number})"] {{ animation-delay: {0.3 * place:.1f}s; }}'
+        for place, number in enumerate(numbers)
+    )
+    style = f"""@keyframes demo-come {{ from {{ opacity: 0; }} }}
+@media (prefers-reduced-motion: no-preference) {{
+[clip-path^="url(#demo-line-"] {{ animation: demo-come 0.3s both; }}
+{delays}
+}}
+"""
+    return picture.replace("</style>", f"{style}</style>", 1)
 
 
 if __name__ == "__main__":
