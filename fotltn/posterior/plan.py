@@ -10,12 +10,13 @@ from typing import Literal
 from fotltn.errors import listing
 from fotltn.format import count
 from fotltn.logic.defined import Definition
-from fotltn.posterior.movers import Mover
+from fotltn.posterior.movers import Colour, Mover
 from fotltn.posterior.sampler import Sampler
 
 #: How what ties tracks is obeyed: as a window of each draw, or by a test of what is drawn.
 FactorRoute = Literal["window", "tested"]
 
+_NUMBER = 8  # bytes
 _MOMENT, _MOST_SWEEPS = 0.5, 10  # seconds, and sweeps, that are measured
 
 
@@ -89,6 +90,7 @@ class SamplingPlan:
         tied: hard axioms that tie tracks which move one at a time, so that chains may get stuck.
         steps: of automata that a sweep computes.
         bytes: that worlds take in memory, with those that are stored.
+        working: bytes that the largest move takes beside, about.
     """
 
     worlds: int
@@ -102,6 +104,7 @@ class SamplingPlan:
     tied: tuple[str, ...]
     steps: int
     bytes: int
+    working: int
 
     def as_dict(self) -> dict[str, object]:
         """The plan for machines."""
@@ -119,7 +122,33 @@ def plan_of(sampler: Sampler) -> SamplingPlan:
         how.worlds, how.burn_in + how.sweeps, cells, sampler.known.horizon, structure.free,
         tuple(structure.definitions), tracks, structure.watched, structure.tied,
         sum(one.steps for one in tracks), cells * how.worlds * (1 + min(how.stored, how.sweeps)),
+        max((_working(mover, colour) for mover in sampler.movers for colour in mover.colours),
+            default=0),
     )  # fmt: skip
+
+
+def _working(mover: Mover, colour: Colour) -> int:
+    """Bytes that it takes to draw the tracks of a colour, about."""
+    kind, chain, worlds = mover.kind, mover.chain, mover.worlds
+    times, tracks = len(mover.circuit.times), len(colour.tracks)
+    gains: dict[tuple[int, int, int], int] = {}
+    single = 0  # of one factor at a time
+    for one in colour.couplings:
+        if one.window is None:
+            single = max(single, worlds * len(one.cells.rows) * times)
+            continue
+        window, read = one.window
+        assert one.factor.span is not None
+        points = one.factor.span.high - one.factor.span.low + 1
+        latest = one.factor.span.high if points > 0 else 0
+        patterns = 1 << len(kind.shape.static) + len(read) * max(0, points)
+        gains[window, points, latest] = worlds * tracks * (times + max(0, latest)) * patterns
+        single = max(single, worlds * len(one.cells) * patterns)
+    edges = len(chain.letter)
+    track = worlds * ((times + 1) * (chain.states + edges) + 3 * edges)
+    drawn = max(track, min(chain.at_once, tracks * track))
+    bits = worlds * tracks * times * len(kind.moving.bits)
+    return _NUMBER * (sum(gains.values()) + max(single, drawn)) + 3 * bits
 
 
 def _tracks(mover: Mover, definitions: Collection[Definition], worlds: int) -> TrackPlan:
@@ -186,6 +215,7 @@ def explain(plan: SamplingPlan) -> Iterator[str]:
     yield f"a sweep: {count(plan.steps)} steps of automata"
     yield f"all: {count(plan.steps * plan.sweeps)} steps"
     yield f"worlds: {count(plan.bytes)} bytes, with those that are stored"
+    yield f"the largest move: about {count(plan.working)} bytes beside"
 
 
 def _explained(one: TrackPlan, points: int) -> Iterator[str]:

@@ -45,7 +45,8 @@ class Range(NamedTuple):
     infinite: bool = False
 
     def __str__(self) -> str:
-        return f"from {self.low:g}" + ("" if self.high == math.inf else f" to {self.high:g}")
+        high = f"{self.high:,}" if isinstance(self.high, int) else f"{self.high:g}"
+        return f"from {self.low:g}" + ("" if self.high == math.inf else f" to {high}")
 
 
 class Settings:

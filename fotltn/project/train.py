@@ -67,7 +67,10 @@ def _trained(
             outcome = fit(built.task, checkpoints=checkpoints, on_epoch=told.epoch, stop=stop)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate" in str(error) or "memory" in str(error):
-            raise LimitError("training does not fit into memory") from None
+            hint = None
+            if config.method == "posterior":
+                hint = "fewer worlds at once in [posterior]; fotltn plan says what they take"
+            raise LimitError(Diagnostic("training does not fit into memory", hint=hint)) from None
         raise
     if not outcome.finished:
         raise _stopped("epoch", len(outcome.history), config.training.epochs, checkpoints)

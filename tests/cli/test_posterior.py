@@ -263,6 +263,7 @@ follow by definition: Alarm, Worn, Idle
 a sweep: 4,320 steps of automata
 all: 64,800 steps
 worlds: 1,512 bytes, with those that are stored
+the largest move: about 40,608 bytes beside
 """
 
 

@@ -9,9 +9,10 @@ from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check, check_formula
 from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.plan import plan_of
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
-from fotltn.posterior.run import SamplingProgress, SamplingRun, sample
+from fotltn.posterior.run import SamplingProgress, SamplingRun, sample, sampler_of
 from fotltn.posterior.sampler import Sampling
 from fotltn.semantics import crisp
 from fotltn.semantics.tables import Tables
@@ -207,3 +208,15 @@ def test_worlds_that_count_before_they_obey_are_refused(monkeypatch):
         "began to count\n"
         "      = more time, as burn_in = 16"
     )
+
+
+def test_the_plan_foresees_what_moves_take():
+    sampler = sampler_of(problem())
+    (mover,) = sampler.movers
+    mover.refresh()
+    mover.help(sampler.tables)
+    taken = [
+        sum(gain.values.nbytes for gain in mover._gains(colour, sampler.tables, {}, 1.0)[0])
+        for colour in mover.colours
+    ]
+    assert 0 < max(taken) < plan_of(sampler).working < 100 * max(taken)

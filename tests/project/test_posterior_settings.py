@@ -124,7 +124,7 @@ REFUSED = {
     ),
     "no worlds": (
         other(("worlds = 6", "worlds = 0")),
-        "posterior.worlds: expected a whole number from 1 to 1.04858e+06, not 0",
+        "posterior.worlds: expected a whole number from 1 to 1,048,576, not 0",
         None,
     ),
     "a word that is no rate": (
