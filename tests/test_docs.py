@@ -35,7 +35,7 @@ from fotltn.syntax.parse import parse_formula
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "reproduction" / "README.md", *sorted(DOCS.glob("**/*.md"))]
-LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+LINKED = [*PAGES, *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
 STATEMENT = re.compile(
     r"^(sort|static|temporal|predicate|function|constant|relation|include|axiom)\b", re.MULTILINE
 )

@@ -25,6 +25,7 @@ BESIDE = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
     "experiments.md": "reproduction/README.md",
     "LICENSE.txt": "LICENSE",
     "CITATION.cff": "CITATION.cff",
