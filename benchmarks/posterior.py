@@ -150,7 +150,9 @@ def main() -> None:
     parser.add_argument("--part", action="store_true", help="some sweeps, not the whole run")
     parser.add_argument("--json", help="where to write the figures")
     args = parser.parse_args()
-    sampling = Sampling(worlds=args.worlds, burn_in=args.burn_in, sweeps=args.sweeps, stored=1)
+    sampling = Sampling(
+        worlds=args.worlds, burn_in=args.burn_in, sweeps=args.sweeps, enough=0, stored=1
+    )
     part = 2 if args.part else None
     usual = deliveries(1, DELIVERIES.steps, 13_000, args.device)
     measure("warm-up", usual, sampling, 1)

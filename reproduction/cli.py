@@ -179,7 +179,7 @@ def posterior(
     from reproduction.report.render import as_text
 
     check_device(device)
-    usual = Sampling()
+    usual = Sampling(enough=0)
     sampling = replace(
         usual, worlds=worlds or usual.worlds, sweeps=sweeps or usual.sweeps,
         burn_in=usual.burn_in if burn_in is None else burn_in,

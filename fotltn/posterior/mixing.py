@@ -14,8 +14,8 @@ from fotltn.format import number
 #: Cells of a predicate that are watched.
 _WATCHED = 512
 
-#: Chains whose R-hat is above this do not agree.
-AGREE = 1.2
+#: Chains whose R-hat is above this do not agree; up to the other one, they agree well.
+AGREE, AGREE_WELL = 1.2, 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class MixingReport:
     def apart(self) -> dict[str, float]:
         """The predicates on which chains do not agree, with their figures."""
         return {name: value for name, value in self.r_hat.items() if value > AGREE}
+
+    def enough(self, draws: float) -> bool:
+        """Whether chains agree well, and are worth so many draws of each predicate."""
+        return self.worst <= AGREE_WELL and min(self.effective.values(), default=draws) >= draws
 
     def warnings(self, chains: int, tied: Sequence[str] = ()) -> tuple[str, ...]:
         """What makes probabilities doubtful.

@@ -80,7 +80,8 @@ class SamplingPlan:
 
     Args:
         worlds: how many at once.
-        sweeps: how many, with those that do not count.
+        sweeps: how many, with those that do not count; at most, if fewer may be enough.
+        enough: whether fewer may be.
         cells: facts that a world says true or false of.
         points: time points of the longest trace.
         drawn: the predicates that are drawn.
@@ -95,6 +96,7 @@ class SamplingPlan:
 
     worlds: int
     sweeps: int
+    enough: bool
     cells: int
     points: int
     drawn: tuple[str, ...]
@@ -119,8 +121,8 @@ def plan_of(sampler: Sampler) -> SamplingPlan:
     names = (*structure.free, *structure.definitions)
     cells = sum(sampler.tables[name][0].numel() for name in names)
     return SamplingPlan(
-        how.worlds, how.burn_in + how.sweeps, cells, sampler.known.horizon, structure.free,
-        tuple(structure.definitions), tracks, structure.watched, structure.tied,
+        how.worlds, how.burn_in + how.sweeps, len(how.looks) > 1, cells, sampler.known.horizon,
+        structure.free, tuple(structure.definitions), tracks, structure.watched, structure.tied,
         sum(one.steps for one in tracks), cells * how.worlds * (1 + min(how.stored, how.sweeps)),
         max((_working(mover, colour) for mover in sampler.movers for colour in mover.colours),
             default=0),
@@ -197,7 +199,8 @@ def seconds_of(sampler: Sampler) -> float:
 
 def explain(plan: SamplingPlan) -> Iterator[str]:
     """The plan for people, line by line."""
-    yield f"{count(plan.worlds)} worlds at once, {_many(plan.sweeps, 'sweep')}"
+    most = "at most " if plan.enough else ""
+    yield f"{count(plan.worlds)} worlds at once, {most}{_many(plan.sweeps, 'sweep')}"
     yield f"drawn: {', '.join(plan.drawn) or 'nothing'}"
     if plan.defined:
         yield f"follow by definition: {', '.join(plan.defined)}"

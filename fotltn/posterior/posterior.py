@@ -54,6 +54,7 @@ class Posterior:
         rates: how often labels are wrong, told or learned.
         violations: for each soft axiom the expected number of cells that break it.
         mixing: how far chains agree, by predicate.
+        sweeps: how many counted.
         structure: what was sampled how; None if it was read from a folder.
         carried: what was learned on the way, for worlds of other data.
 
@@ -79,6 +80,7 @@ class Posterior:
     rates: Mapping[str, NoiseRates]
     violations: Mapping[str, float]
     mixing: MixingReport
+    sweeps: int
     structure: Structure | None = field(default=None, repr=False)
     carried: Carried | None = field(default=None, repr=False)
 
@@ -98,6 +100,7 @@ class Posterior:
         return {
             "worlds": self.count,
             "chains": self.chains,
+            "sweeps": self.sweeps,
             "rates": {name: rates._asdict() for name, rates in self.rates.items()},
             "violations": dict(self.violations),
             "r_hat": dict(self.mixing.r_hat),

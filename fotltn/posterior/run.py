@@ -113,6 +113,9 @@ class SamplingRun:
         self._mixing = Mixing(worlds, self._how.seed)
         self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
         self._density: list[Tensor] = []
+        self._stored_at: list[int] = []
+        self._looks = 0
+        self._enough = False
         self._broken: dict[str, float] = {}
         self._unruly: dict[str, int] = {}
         self._copied = 0
@@ -124,35 +127,68 @@ class SamplingRun:
 
     @property
     def finished(self) -> bool:
-        """Whether all sweeps are done."""
-        return self.done >= self.total
+        """Whether all sweeps are done, or those that are done are enough."""
+        return self._enough or self.done >= self.total
+
+    @property
+    def reason(self) -> str:
+        """Why sampling ended."""
+        if self._enough:
+            return f"chains agree after {self.done} of {self.total} sweeps"
+        return f"all {self.total} sweeps are done"
+
+    @property
+    def counted(self) -> int:
+        """How many sweeps count so far."""
+        return max(0, self.done - self._how.burn_in)
 
     def sweep(self) -> None:
         """Move all worlds once, and count."""
-        sampler, counted = self.sampler, self.done - self._how.burn_in
+        sampler, how = self.sampler, self._how
         sampler.sweep(self.done)
-        if self.done == _FIRM * self._how.burn_in // 4:
+        if self.done == _FIRM * how.burn_in // 4:
             sampler.firm = any(bool(cells.any()) for cells in sampler.broken().values())
-        if self.done + 1 in (self._how.settled, self._how.burn_in):
+        if self.done + 1 in (how.settled, how.burn_in):
             self._copied = max(self._copied, sampler.rejoin())
-        if self.done in (0, self._how.burn_in - 1):
+        if self.done in (0, how.burn_in - 1):
             self._refuse("burnt in" if self.done else "first")
         self.done += 1
-        if counted < 0:
+        if not self.counted:
             return
         for name, total in self._sums.items():
             total += sampler.tables[name].to(torch.float64).mean(0)
         self._mixing.add(sampler.tables)
-        sweeps = self._how.sweeps
-        number = min(self._how.stored, sweeps)  # at equal distances, the last sweep with them
-        if (counted + 1) * number // sweeps > counted * number // sweeps:
-            for name, table in sampler.snapshot().items():
-                self._stored[name].append(table)
-            self._density.append(sampler.density())
-            for name, cells in sampler.broken().items():
-                self._unruly[name] = self._unruly.get(name, 0) + int((cells > 0).sum())
-            for name, costs in sampler.soft().items():
-                self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
+        look, *later = [look for look in how.looks if look >= self.counted]
+        if how.stores(self.counted, look):
+            self._store()
+        if self.counted == look and later:
+            self._enough = self._mixing.report().enough(how.enough)
+            if not self._enough:
+                self._thin(later[0])
+
+    def _store(self) -> None:
+        sampler = self.sampler
+        self._stored_at.append(self.counted)
+        for name, table in sampler.snapshot().items():
+            self._stored[name].append(table)
+        self._density.append(sampler.density())
+        self._looks += 1
+        for name, cells in sampler.broken().items():
+            self._unruly[name] = self._unruly.get(name, 0) + int((cells > 0).sum())
+        for name, costs in sampler.soft().items():
+            self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
+
+    def _thin(self, look: int) -> None:
+        """Forget stored worlds, but for those next to where worlds are stored until a look."""
+        wanted = [at for at in range(1, self.counted + 1) if self._how.stores(at, look)]
+        places = sorted({
+            min(range(len(self._stored_at)), key=lambda n: abs(self._stored_at[n] - at))
+            for at in wanted
+        })  # fmt: skip
+        self._stored_at = [self._stored_at[place] for place in places]
+        self._density = [self._density[place] for place in places]
+        for name, parts in self._stored.items():
+            self._stored[name] = [parts[place] for place in places]
 
     def _refuse(self, moment: Literal["first", "burnt in", "last"]) -> None:
         """Stop if no world can obey all hard axioms."""
@@ -162,9 +198,9 @@ class SamplingRun:
 
     def progress(self) -> SamplingProgress:
         """How far it is; how far worlds agree is told of every tenth sweep."""
-        counted = self.done - self._how.burn_in
-        mixing = self._mixing.report() if counted > 0 and counted % _TOLD == 0 else None
-        return SamplingProgress(self.done, self.total, counted > 0, mixing)
+        told = self.counted > 0 and (self.counted % _TOLD == 0 or self._enough)
+        mixing = self._mixing.report() if told else None
+        return SamplingProgress(self.done, self.total, self.counted > 0, mixing)
 
     def result(self) -> Posterior:
         """What all sweeps came to.
@@ -184,11 +220,11 @@ class SamplingRun:
                 )
             )
         return Posterior(
-            sampler.known, self.learned, {n: t / how.sweeps for n, t in self._sums.items()},
+            sampler.known, self.learned, {n: t / self.counted for n, t in self._sums.items()},
             {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
             how.worlds, dict(sampler.evidence.rates),
-            {n: v / len(self._density) for n, v in self._broken.items()},
-            replace(self._mixing.report(), copied=self._copied), sampler.structure,
+            {n: v / self._looks for n, v in self._broken.items()},
+            replace(self._mixing.report(), copied=self._copied), self.counted, sampler.structure,
         )  # fmt: skip
 
     # --- to go on later ---------------------------------------------------------------------------
@@ -216,6 +252,9 @@ class SamplingRun:
             "unruly": self._unruly,
             "copied": self._copied,
             "firm": sampler.firm,
+            "stored": self._stored_at,
+            "looks": self._looks,
+            "enough": self._enough,
         }
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
@@ -230,12 +269,15 @@ class SamplingRun:
         if type(self.done) is not int or not 0 <= self.done <= self.total:
             raise ValueError(f"it has {self.done} of {self.total} sweeps")
         self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
-        self._copied = int(document["copied"])
+        self._copied, self._looks = int(document["copied"]), int(document["looks"])
+        self._stored_at, self._enough = [*document["stored"]], document["enough"] is True
         sampler.firm = document["firm"] is True
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})
         sampler.generator.set_state(tensors["generator"])
         self._density = [part.to(device) for part in tensors.get("density", ())]
-        counted, snapshots = max(0, self.done - self._how.burn_in), len(self._density)
+        counted, snapshots = self.counted, len(self._density)
+        if len(self._stored_at) != snapshots:
+            raise ValueError("it has another number of worlds than it says")
         for name in self.learned:
             table = sampler.tables[name]
             table.copy_(unpacked(tensors[f"worlds/{name}"], table.shape))

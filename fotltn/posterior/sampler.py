@@ -20,6 +20,10 @@ from fotltn.semantics.tables import Tables
 _PROBES = 8
 
 
+#: After fewer sweeps than this it is not looked whether they are enough.
+_LEAST_LOOK = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How much is sampled.
@@ -27,7 +31,9 @@ class Sampling:
     Args:
         worlds: how many worlds are sampled at once, independently of each other.
         burn_in: sweeps before the first that counts; ties between tracks count more and more.
-        sweeps: those that count.
+        sweeps: those that count; with `enough`, at most.
+        enough: effective draws of a fact, in the median of each predicate, that are enough if
+            chains agree, too; 0 if all sweeps are to be done.
         stored: how many of these leave their worlds behind.
         seed: of all draws.
         learn: whether the prior of tracks is learned.
@@ -36,9 +42,21 @@ class Sampling:
     worlds: int = 32
     burn_in: int = 60
     sweeps: int = 80
+    enough: int = 400
     stored: int = 10
     seed: int = 0
     learn: bool = True
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """After how many sweeps that count it is looked if they are enough; at last, all."""
+        early = (self.sweeps // 4, self.sweeps // 2) if self.enough else ()
+        return (*(look for look in early if look >= _LEAST_LOOK), self.sweeps)
+
+    def stores(self, counted: int, look: int) -> bool:
+        """Whether a sweep leaves its worlds behind: at equal distances until a look, with that."""
+        number = min(self.stored, look)
+        return counted * number // look > (counted - 1) * number // look
 
     @property
     def settled(self) -> int:

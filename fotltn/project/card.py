@@ -261,7 +261,7 @@ def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
     how, mixing = model.config.posterior, posterior.mixing
     yield (
         f"- {_many(posterior.count, 'world')} of {_many(posterior.chains, 'chain')}: "
-        f"{_many(how.burn_in, 'sweep')} that did not count, {count(how.sweeps)} that did, "
+        f"{_many(how.burn_in, 'sweep')} that did not count, {count(posterior.sweeps)} that did, "
         f"seed {model.config.training.seed}"
     )
     if mixing.r_hat:

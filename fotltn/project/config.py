@@ -389,7 +389,9 @@ def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
     some, usual = Range(1, 2**20), SensorConfig()
     folds = table.value("folds", int, usual.folds, Range(1, 100))
     exponent = table.value("exponent", float | None, usual.exponent, _exponent)
-    sampling = table.record(Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some)
+    sampling = table.record(
+        Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some, enough=Range(0, 2**40)
+    )
     return sampling, SensorConfig(folds, exponent)
 
 

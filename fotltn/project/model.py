@@ -436,7 +436,7 @@ def sampled_model(built: Built, outcome: sampled.Sampled) -> Model:
     """The model that sampling gave."""
     model = model_of(built)
     model.posterior, model.warnings = outcome.posterior, outcome.warnings
-    model.reason, model.versions = f"all {outcome.of} sweeps are done", versions()
+    model.reason, model.versions = outcome.reason, versions()
     return model
 
 

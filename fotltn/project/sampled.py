@@ -51,11 +51,12 @@ _EVERY = 10  # sweeps between checkpoints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampled:
-    """What sampling came to: worlds, unless it was stopped; sweeps that are done; warnings."""
+    """What sampling came to: worlds, unless it was stopped; sweeps; why it ended; warnings."""
 
     posterior: Posterior | None
     done: int
     of: int
+    reason: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -100,7 +101,7 @@ def sample_project(
                         tensors |= {f"sensing/{n}": t for n, t in more.items()}
                     write_checkpoint(place.folder, run.done, tensors, {_STATE: document})
             if asked:
-                return Sampled(None, run.done, run.total, before.warnings)
+                return Sampled(None, run.done, run.total, warnings=before.warnings)
             posterior = run.result()
         except NoWorldError:
             if place is not None:  # nothing leads from there to a world
@@ -109,7 +110,8 @@ def sample_project(
     carried = learned_by(run.sampler) if sensing is None else sensing.carried(run.sampler)
     posterior = replace(posterior, carried=carried)
     _fill(built.task.grounding, posterior)
-    return Sampled(posterior, run.done, run.total, (*before.warnings, *posterior.warnings))
+    warnings = (*before.warnings, *posterior.warnings)
+    return Sampled(posterior, run.done, run.total, run.reason, warnings)
 
 
 def sample_again(
@@ -323,11 +325,13 @@ def unpack_posterior(
     for name, table in tables.items():
         _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
     numbers = [numbers_by_name(document[k], k) for k in ("violations", "r_hat", "effective")]
+    sweeps = document["sweeps"]
+    _expect(type(sweeps) is int and sweeps > 0, "it has no sweeps")
     copied = document.get("copied", 0)
     _expect(type(copied) is int and 0 <= copied <= chains, "it has no number of chains copied")
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
-        chains, pairs, numbers[0], MixingReport(numbers[1], numbers[2], copied),
+        chains, pairs, numbers[0], MixingReport(numbers[1], numbers[2], copied), sweeps,
         carried=_carried(stored, document, pairs, grounding),
     )  # fmt: skip
 

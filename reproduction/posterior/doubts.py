@@ -162,7 +162,7 @@ def main() -> None:
         for world in WORLDS
         for method in args.method or METHODS
     ]
-    study(jobs, args.file, Sampling(), args.device, args.processes)
+    study(jobs, args.file, Sampling(enough=0), args.device, args.processes)
 
 
 if __name__ == "__main__":

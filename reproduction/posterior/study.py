@@ -112,9 +112,9 @@ def study(
         DataError: the record is of another sampling or something else, or cannot be written.
         LimitError: a process was ended, as by a system that lacks memory.
     """
-    chosen = replace(sampling or Sampling(), seed=0)
+    chosen = replace(sampling or Sampling(enough=0), seed=0)
     wanted = list(dict.fromkeys(jobs))
-    recorded = done(path, asdict(chosen))
+    recorded = done(path, setting(chosen))
     left = [job for job in wanted if (*asdict(job).values(),) not in recorded]
     count = len(wanted) - len(left)
     for job, record in each(partial(run, sampling=chosen, device=device), left, processes):
@@ -123,6 +123,11 @@ def study(
         if on_done is not None:
             on_done([job], [record], count, len(wanted))
     return len(left)
+
+
+def setting(sampling: Sampling) -> dict[str, Any]:
+    """What a record says of sampling; if nothing is said of what is enough, all sweeps are done."""
+    return {k: v for k, v in asdict(replace(sampling, seed=0)).items() if k != "enough" or v}
 
 
 def run(job: Job, *, sampling: Sampling, device: str = "cpu") -> dict[str, Any]:
@@ -141,7 +146,7 @@ def run(job: Job, *, sampling: Sampling, device: str = "cpu") -> dict[str, Any]:
         "seconds": seconds,
         "cpu_seconds": used,
         "threads": torch.get_num_threads(),
-        "setting": asdict(replace(sampling, seed=0)),
+        "setting": setting(sampling),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         "version": fotltn.__version__,
     }

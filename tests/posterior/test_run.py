@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from fotltn.errors import DataError
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedTheory, check, check_formula
 from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.mixing import MixingReport
 from fotltn.posterior.plan import plan_of
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
@@ -67,11 +70,15 @@ def result() -> Posterior:
     return sample(Problem(theory(), tables(), labels(), LEARNED, sampling=HOW))
 
 
-def assert_same(one: Posterior, other: Posterior) -> None:
+def assert_same_worlds(one: Posterior, other: Posterior) -> None:
     for name in LEARNED:
         assert one.marginals[name].equal(other.marginals[name])
         assert one.worlds[name].equal(other.worlds[name])
     assert one.density.equal(other.density)
+
+
+def assert_same(one: Posterior, other: Posterior) -> None:
+    assert_same_worlds(one, other)
     assert (one.rates, one.violations, one.mixing) == (other.rates, other.violations, other.mixing)
 
 
@@ -92,6 +99,72 @@ def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
     assert_same(run.result(), straight.result())
 
 
+# --- until it is enough -------------------------------------------------------------------------
+
+LONG = replace(HOW, enough=0, worlds=24, burn_in=4, sweeps=32, stored=4)
+
+
+def ran(how: Sampling, stop: int | None = None) -> SamplingRun:
+    """A run to its end, perhaps interrupted once."""
+    asked = replace(problem(), sampling=how)
+    run = SamplingRun(asked)
+    while not run.finished:
+        run.sweep()
+        if run.done == stop:
+            state = run.state()
+            run = SamplingRun(asked)
+            run.restore(*state)
+    return run
+
+
+def test_a_run_ends_when_it_is_enough():
+    every = ran(replace(LONG, sweeps=16)).result()
+    first, again = (ran(replace(LONG, enough=1), stop) for stop in (None, 9))
+    assert first.reason == "chains agree after 20 of 36 sweeps"
+    assert first.result().sweeps == 16
+    assert_same_worlds(first.result(), every)
+    assert_same(first.result(), again.result())
+
+
+def test_a_run_that_is_never_enough_does_all_sweeps():
+    every = ran(LONG).result()
+    first, again = (ran(replace(LONG, enough=10**9), stop) for stop in (None, 21))
+    assert first.reason == "all 36 sweeps are done"
+    assert_same_worlds(first.result(), every)  # as far apart as if nobody had asked
+    assert_same(first.result(), again.result())
+
+
+@pytest.mark.parametrize(
+    ("r_hat", "effective", "enough"),
+    [
+        ({"P": 1.09, "Q": 1.0}, {"P": 100.0, "Q": 101.0}, True),
+        ({"P": 1.11, "Q": 1.0}, {"P": 900.0, "Q": 900.0}, False),
+        ({"P": 1.0, "Q": 1.0}, {"P": 900.0, "Q": 99.0}, False),
+        ({}, {}, True),  # nothing is open
+    ],
+)
+def test_what_is_enough(r_hat, effective, enough):
+    assert MixingReport(r_hat, effective).enough(100) is enough
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "enough", "looks"),
+    [
+        (80, 9, (20, 40, 80)),
+        (80, 0, (80,)),
+        (20, 9, (10, 20)),
+        (15, 9, (15,)),
+        (33, 9, (8, 16, 33)),
+    ],
+)
+def test_when_it_is_looked(sweeps, enough, looks):
+    how = Sampling(sweeps=sweeps, enough=enough, stored=4)
+    assert how.looks == looks
+    for look in looks:
+        assert sum(how.stores(counted, look) for counted in range(1, look + 1)) == 4
+        assert how.stores(look, look)
+
+
 @pytest.mark.parametrize(
     ("tensor", "value", "message"),
     [
@@ -105,6 +178,7 @@ def test_a_run_that_goes_on_ends_as_if_it_had_not_stopped(stops):
         ("done", 21, "it has 21 of 20 sweeps"),
         ("done", -1, "it has -1 of 20 sweeps"),
         ("done", "4", "it has 4 of 20 sweeps"),
+        ("stored", [1], "it has another number of worlds than it says"),
     ],
 )  # fmt: skip
 def test_a_state_of_another_run_is_refused(tensor, value, message):
