@@ -32,7 +32,7 @@ def asked_model(
         if display is None:
             from fotltn.cli.display import Display
 
-            display = Display(progress.of, what="sweeps", patient=True)
+            display = Display(progress.of, patient=True)
             display.go_live()
         display.sweep(progress)
 

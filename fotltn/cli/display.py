@@ -32,16 +32,25 @@ class Display(Callback):
     """Shows epochs, or sweeps, as they come: a callback of training."""
 
     def __init__(
-        self, total: int, *, what: str = "epochs", quiet: bool = False, patient: bool = False
+        self, sweeps: int | None = None, *, quiet: bool = False, patient: bool = False
     ) -> None:
-        """Nothing is shown before the first of them; without a terminal, if patient, for long."""
+        """Nothing is shown before the first of them; without a terminal, if patient, for long.
+
+        Args:
+            sweeps: how many there will be, if it is not a training that says so.
+            quiet: show nothing.
+            patient: without a terminal, say nothing at first.
+        """
         self.console = Terminal(sys.stderr)
         self.live: Live | None = None
         self.quiet = quiet
         self.best = 0
         self.last = time.monotonic() if patient else 0.0
         self.mixing: MixingReport | None = None
-        verb = "training" if what == "epochs" else "sampling"
+        self.expect("sampling", "sweeps", sweeps)
+
+    def expect(self, verb: str, what: str, total: int | None) -> None:
+        """Make a bar for so many epochs, or sweeps."""
         self.bar = Progress(
             TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what),
             TimeRemainingColumn(), console=self.console,
@@ -52,11 +61,18 @@ class Display(Callback):
         """Say what is trained."""
         if self.quiet:
             return
+        if model.config.method == "posterior":
+            how = model.config.posterior
+            self.expect("sampling", "sweeps", how.burn_in + how.sweeps)
+        else:
+            self.expect("training", "epochs", model.config.training.epochs)
         made = count(sum(p.numel() for p in model.grounding.parameters())) + " parameters"
         if model.config.method == "posterior":
             made = f"{count(model.config.posterior.worlds)} worlds at once"
         axioms = len(model.theory.axioms)
         warn((*model.theory.warnings, *model.facts.warnings))
+        if model.chosen:
+            self.console.print(f"method: {model.config.method}, {model.chosen}")
         for sentence in stated_definitions(model):
             print(f"note: {sentence}", file=sys.stderr)
         for sentence in model.bias:

@@ -124,14 +124,14 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
     config = read_config(path)
     if posterior:
         config = replace(config, method="posterior")
-    if config.method != "posterior":
+    built = build(config)
+    if built.config.method != "posterior":
         raise DataError(
             Diagnostic(
                 f"the project '{path}' learns by gradients, and its theory is planned",
                 hint="fotltn plan THEORY --size SORT=NUMBER …; or --posterior, for sampling",
             )
         )
-    built = build(config)
     sampler = sampler_of(problem_of(built))
     made, networks = plan_of(sampler), network_plan(built)
     seconds = seconds_of(sampler) if timed else None

@@ -27,8 +27,8 @@ def train(
         bool, typer.Option("--no-axioms", help="Learn from facts alone, to compare.")
     ] = False,
     method: Annotated[
-        Literal["gradient", "posterior"] | None,
-        typer.Option("--method", help="Another method than the project's."),
+        Literal["gradient", "posterior", "auto"] | None,
+        typer.Option("--method", help="Another method than the project's; auto chooses one."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Another seed of training.")
@@ -70,11 +70,7 @@ def train(
     config = without_axioms(config) if no_axioms else config
     path = model if model is not None else config.model_path()
     words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
-    display = Display(config.training.epochs, quiet=as_json)
-    if config.method == "posterior":
-        sweeps = config.posterior.burn_in + config.posterior.sweeps
-        display = Display(sweeps, what="sweeps", quiet=as_json)
-    told = as_callbacks([*words, display])
+    told = as_callbacks([*words, Display(quiet=as_json)])
     trained = train_and_save(config, path, fresh=fresh, callbacks=told)
     if as_json:
         metrics = trained.metrics()
@@ -82,7 +78,8 @@ def train(
             {
                 "ok": True,
                 "model": str(path),
-                "method": config.method,
+                "method": trained.config.method,
+                "chosen": trained.chosen or None,
                 "reason": trained.reason,
                 "epochs": len(trained.history),
                 "best_epoch": trained.best_epoch,

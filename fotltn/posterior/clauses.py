@@ -61,7 +61,7 @@ def clauses(axiom: CheckedAxiom, end: End) -> list[Clause]:
         node, axes, always, guards = stack.pop()
         if isinstance(node, c.And):
             stack += [(node.right, axes, always, guards), (node.left, axes, always, guards)]
-        elif isinstance(node, c.Quantifier) and node.universal and not (always and node.guard):
+        elif isinstance(node, c.Quantifier) and node.universal:
             more = guards if node.guard is None else [*guards, node.guard]
             stack.append((node.body, (*axes, *node.axes), always, more))
         elif _is_always(node) and not guards:

@@ -52,7 +52,7 @@ from fotltn.project.config import (
 )
 from fotltn.project.data_config import with_categories
 from fotltn.project.definitions import held, settled
-from fotltn.project.method import SAMPLED, check_method, with_sensors
+from fotltn.project.method import SAMPLED, check_method, with_method, with_sensors
 from fotltn.project.reach import with_reaches
 from fotltn.project.world import (
     NOTHING,
@@ -71,12 +71,21 @@ _WIDTH = 32  # of embeddings, if nothing is said
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Built:
-    """A project, ready to be trained; its configuration names what networks see of each sort."""
+    """A project, ready to be trained.
+
+    Args:
+        config: the settings; they name what networks see of each sort, and the method.
+        world: its data.
+        task: what is learned.
+        semantics: of the axioms.
+        chosen: why the method is what it is, if the project left it open.
+    """
 
     config: Config
     world: World
     task: Task
     semantics: Semantics
+    chosen: str = ""
 
 
 def build(config: Config, more: InMemory = NOTHING) -> Built:
@@ -87,13 +96,14 @@ def build(config: Config, more: InMemory = NOTHING) -> Built:
     """
     check_method(config)
     world = read_world(config, more)
+    config, chosen = with_method(config, world)
     config = completed(config, world)
     if config.method == "gradient":
         config = with_reaches(config, world)
     dtype, device = getattr(torch, config.dtype), device_of(config)
     grounding = ground(config, world, more.modules)
     grounding = grounding.to(device=device, dtype=dtype)
-    return assembled(config, world, grounding)
+    return replace(assembled(config, world, grounding), chosen=chosen)
 
 
 def assembled(config: Config, world: World, grounding: Grounding) -> Built:

@@ -39,8 +39,9 @@ WITHOUT_EFFECT = frozenset({
     "data.folder", "data.facts", "data.test", "data.wide.file", "data.split.file",
 })  # fmt: skip
 
-#: How a project learns: networks by gradients, or worlds that obey the axioms, by sampling.
-Method = Literal["gradient", "posterior"]
+#: How a project learns: networks by gradients, or worlds that obey the axioms, by sampling. What
+#: is "auto" is one of the two when the project is built.
+Method = Literal["gradient", "posterior", "auto"]
 
 #: What `[posterior]` says; the seed is that of training.
 SAMPLING = tuple(f.name for f in fields(Sampling) if f.name != "seed")

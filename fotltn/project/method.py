@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from fotltn.errors import listing
+from fotltn.logic.defined import symbols
 from fotltn.project.config import AUTO, Config, PredicateConfig
 from fotltn.project.world import World
 
@@ -19,7 +22,7 @@ def check_method(config: Config) -> None:
     Raises:
         DataError: with what would work.
     """
-    if config.method == "gradient":
+    if config.method != "posterior":
         return
     if config.groups:
         names = config.groups[0].predicates
@@ -47,6 +50,45 @@ def check_method(config: Config) -> None:
                 )
 
 
+def with_method(config: Config, world: World) -> tuple[Config, str]:
+    """The settings with a method, and why it is that; no reason where the settings name it.
+
+    What is measured on all worlds that there are (docs/posterior.md) says: sampled worlds predict
+    better where hard axioms speak of what is learned, with features or without.
+    """
+    if config.method != "auto":
+        return config, ""
+    obstacle = next(_obstacles(config, world), "")
+    learned = {n for n, how in config.predicates.items() if how.kind != "facts"}
+    hard = [a.name for a in world.theory.axioms if a.hard and learned & {*symbols(a.formula)}]
+    told = (config.objective.missed, config.objective.invented)
+    rates = [r for by in told for r in (by.values() if isinstance(by, Mapping) else [by])]
+    if "learned" in rates:
+        return replace(config, method="posterior"), "since rates of wrong labels are learned"
+    if obstacle:
+        return replace(config, method="gradient"), f"since {obstacle}"
+    if config.objective.axioms == "none" or not hard:
+        return replace(config, method="gradient"), "since no hard axiom says what is learned"
+    return replace(config, method="posterior"), f"since hard axioms say much: {listing(hard, 4)}"
+
+
+def _obstacles(config: Config, world: World) -> Iterator[str]:
+    """What sampled worlds do not have."""
+    for group in config.groups:
+        yield f"a network chooses one of {listing(group.predicates)}"
+    for name in config.functions:
+        yield f"the function '{name}' is learned"
+    for sort, seen in config.inputs.items():
+        if seen.embedding or seen.learnable:
+            yield f"networks see what is learned of each '{sort}'"
+    declared = world.theory.signature.predicates
+    for name, how in config.predicates.items():
+        blank = [s for s in declared[name].sorts if s not in world.fixed.inputs]
+        blank = [s for s in blank if s not in config.inputs or not config.inputs[s].neighbours]
+        if how.kind == "network" and blank:
+            yield f"the network of '{name}' sees no features of '{blank[0]}'"
+
+
 def with_sensors(config: Config, world: World) -> Config:
     """The settings, in which predicates of sampled worlds whose kind is open see features.
 
@@ -55,7 +97,7 @@ def with_sensors(config: Config, world: World) -> Config:
     Raises:
         DataError: a network is to see entities that have none.
     """
-    if config.method == "gradient":
+    if config.method != "posterior":
         return config
     usual = {sort for sort in world.fixed.inputs if sort not in config.inputs}
     seen = {

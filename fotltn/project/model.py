@@ -79,6 +79,7 @@ class Model:
         thresholds: of predicates, from which degree on a fact is true; 0.5 for others. What is
             defined has none: it follows from the rest.
         posterior: the worlds that were sampled, if the method was that; degrees are shares of them.
+        chosen: why the method is what it is, if the project left it open; not saved.
     """
 
     config: Config
@@ -93,6 +94,7 @@ class Model:
     trust: Mapping[str, float] | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
     posterior: Posterior | None = None
+    chosen: str = ""
     _tables: Tables | None = field(default=None, repr=False)
 
     @property
@@ -159,11 +161,7 @@ class Model:
     # --- asking -----------------------------------------------------------------------------------
 
     def decided(self, *, threshold: float | None = None) -> Tables:
-        """Truth, as 1 and 0, in place of degrees: what is defined follows from the rest.
-
-        Args:
-            threshold: the degree from which on a fact is true; without, the model's.
-        """
+        """Truth, as 1 and 0, in place of degrees, by the model's thresholds, or another one."""
         return rounded(self.tables, threshold)
 
     def ask(
@@ -424,6 +422,7 @@ class Model:
 def model_of(built: Built, outcome: FitResult | None = None) -> Model:
     """The model that training gave, or that there is before training."""
     model = Model(built.config, built.world, built.task.grounding, built.semantics)
+    model.chosen = built.chosen
     if outcome is not None:
         model.history, model.reason = outcome.history, outcome.reason
         model.flips, model.warnings = outcome.flips, outcome.warnings

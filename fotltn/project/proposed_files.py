@@ -25,7 +25,8 @@ def theory_text(proposal: Proposal) -> str:
             lines += ["", *([f"# {table.file}"] if len(files) > 1 else []), *declared]
     lines += [
         "",
-        "# Rules that hold on the labels. Keep those that are laws, and add what you know.",
+        "# Rules that hold on the labels. Keep what is true, and add what you know. What has no",
+        "# exception is a law: make it a `hard axiom`.",
     ]
     lines += [f"axiom {name}: {text}   # {why}" for name, text, why in proposal.rules]
     if not proposal.rules:
@@ -65,6 +66,7 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     files = _listed(t.file for t in proposal.tables)
     whose = "its" if len(proposal.tables) == 1 else "their"
     lines = [f"# A project for {files}, proposed by {whose} columns. Look at every line."]
+    lines += ["", _said('method = "auto"', "by gradients; with hard axioms, by sampled worlds")]
     lines += ["", "[theory]", 'file = "theory.fot"', "", "[data]"]
     if folder is not None:
         lines += [f"folder = {_text(folder)}"]
@@ -89,7 +91,7 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     if proposal.split is not None:
         lines += ["", *_split(*proposal.split)]
     lines += list(_inputs(proposal))
-    lines += ["", "[predicates]", *(f'{c.symbol} = "network"' for c in learned)]
+    lines += ["", "[predicates]", *(f'{c.symbol} = "auto"' for c in learned)]
     lines += ["", "[objective]", 'facts = "cross-entropy"', 'together = "sum"']
     if proposal.rules:
         lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, beside the facts")]

@@ -16,13 +16,19 @@ from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
+from fotltn.posterior.plan import plan_of
+from fotltn.posterior.run import sampler_of
 from fotltn.project.apply import own_data_only
 from fotltn.project.build import Built, build
 from fotltn.project.callbacks import Callback, Telling, telling
 from fotltn.project.config import Config
 from fotltn.project.model import KIND, Model, model_of, sampled_model
+from fotltn.project.problem import problem_of
 from fotltn.project.sampled import sample_project
 from fotltn.project.world import NOTHING, InMemory, in_precision
+
+#: Of automata, the most steps that worlds are sampled by without being asked to: about an hour.
+_STEPS = 3e11
 
 
 def train(
@@ -59,10 +65,10 @@ def _trained(
     stop: Callable[[], bool],
 ) -> Model:
     try:
-        built = build(config, more)
+        built = _feasible(build(config, more), config, more)
         told.start(model_of(built))
         with in_precision(config):
-            if config.method == "posterior":
+            if built.config.method == "posterior":
                 return _sampled(built, checkpoints, told, stop)
             outcome = fit(built.task, checkpoints=checkpoints, on_epoch=told.epoch, stop=stop)
     except (MemoryError, RuntimeError) as error:
@@ -79,6 +85,26 @@ def _trained(
     if warning := own_data_only(built.config, built.world):
         model.warnings += (warning,)
     return model
+
+
+def _feasible(built: Built, config: Config, more: InMemory) -> Built:
+    """A project whose method was chosen, by gradients if its worlds cannot be sampled, or hardly.
+
+    Raises:
+        DataError: no world obeys all hard axioms.
+    """
+    if config.method != "auto" or built.config.method != "posterior":
+        return built
+    try:
+        plan = plan_of(sampler_of(problem_of(built)))
+        steps = plan.steps * plan.sweeps
+        why = "" if steps <= _STEPS else f"would take {steps:.0e} steps of automata"
+    except LimitError as error:
+        why = f"is not possible: {error.diagnostics[0].message}"
+    if not why:
+        return built
+    other = build(replace(config, method="gradient"), more)
+    return replace(other, chosen=f"since sampling worlds {why}")
 
 
 def _sampled(

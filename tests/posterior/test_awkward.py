@@ -178,6 +178,24 @@ def test_bindings_that_several_facts_name_count_once(body, cells):
     assert sampler.soft()["A"].tolist() == [cells]
 
 
+@pytest.mark.parametrize("hard", ["hard ", ""])
+def test_a_guard_inside_g_is_part_of_each_cell(hard):
+    """Who is chosen at each time obeys by itself: no tracks are tied, and cells count alone."""
+    one = case("P Q", (3, 1), [4], f"{hard}axiom Rule: G forall x where Near(x). (P(x) -> Q(x))")
+    same = f"{SIGNATURE}{hard}axiom Rule: forall x. G(Near(x) & P(x) -> Q(x))"
+    later, plain = (
+        sampler_of(Problem(theory, one.tables, one.labels, one.learned, sampling=Sampling(4)))
+        for theory in (one.theory, check(parse_theory(same)))
+    )
+    for sampler in (later, plain):
+        assert not sampler.structure.tied
+        assert len(sampler.movers) == 1
+        for number in range(3):
+            sampler.sweep(number)
+    for name in ("P", "Q"):
+        assert torch.equal(later.tables[name], plain.tables[name])
+
+
 def test_long_traces_are_drawn():
     # All that is drawn of a long track weighs almost nothing, since so many labels are unlikely.
     points = 2200
