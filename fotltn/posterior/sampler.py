@@ -127,11 +127,13 @@ class Sampler:
         """Begin each world elsewhere, so that chains which do not mix show it.
 
         In every fourth world nothing is true. In the next ones everything is, or all or nothing of
-        each predicate, or all or nothing of each of its facts over time.
+        each predicate, or all or nothing of each of its facts over time. Who is not there has no
+        true facts.
         """
         device = self.generator.device
         kind = torch.arange(self.sampling.worlds, device=device) % 4
-        for table in (self.tables[name] for name in self.structure.free):
+        for name in self.structure.free:
+            table = self.tables[name]
             ones = [1] * (table.dim() - 1)
             coins = [
                 torch.rand(shape, generator=self.generator, device=device) < 0.5
@@ -139,7 +141,20 @@ class Sampler:
             ]
             start = kind.reshape(-1, *ones)
             true = (start == 1) | ((start == 2) & coins[0]) | ((start == 3) & coins[1])
-            table.copy_(true.expand_as(table))
+            table.copy_(true.expand_as(table) & self._there(name))
+
+    def _there(self, name: str) -> Tensor:
+        """Where all arguments of a predicate are present, with axes (trace, arguments …, time)."""
+        decl, known = self.known.signature.predicates[name], self.known
+        there = torch.ones((), dtype=torch.bool, device=self.generator.device)
+        for place, sort in enumerate(decl.sorts):
+            if (mask := known.present.get(sort)) is not None:
+                mask = mask.to(torch.bool)
+                mask = mask.any(-1, keepdim=True) if decl.static else mask
+                shape = [1] * (len(decl.sorts) + 2)
+                shape[0], shape[place + 1], shape[-1] = mask.shape
+                there = there & mask.reshape(shape)
+        return there
 
     def rejoin(self) -> int:
         """Let worlds that break hard axioms go on from others that do not, if there are any.
