@@ -9,18 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, assert_never
 
 from fotltn.algebra.expr import free_axes
 from fotltn.analysis.truncation import End, if_longer
+from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedAxiom
 from fotltn.logic.defined import Definition
 from fotltn.logic.nnf import both, either, nnf
 from fotltn.semantics.tables import Tables
-from fotltn.tree import children, fold, postorder, rebuilt, transform
+from fotltn.tree import children, fold, postorder, rebuilt, transform, written_out
 
 _FIRST = c.Edge(past=True)
+
+#: Operators that may nest.
+MOST_NESTED = 100
+
+#: Formulas of so many nodes may have chains of connectives that are too long to go down.
+_LONG = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +285,8 @@ def _pushed(
     apart = c.Or if universal else c.And
     through = c.And if universal else c.Or
     if isinstance(body, through):
-        return split(
-            _pushed(universal, axes, body.left, moving),
-            _pushed(universal, axes, body.right, moving),
-        )
+        moved = [_pushed(universal, axes, part, moving) for part in flat(body, through)]
+        return reduce(split, moved)
     if isinstance(body, apart):
         parts = flat(body, apart)
         # Parts that share a variable stay together; others part.
@@ -337,6 +343,33 @@ def flat(body: c.Formula, kind: type[c.Connective]) -> list[c.Formula]:
     return parts
 
 
+def pieces(node: c.Connective, kind: type[c.Connective]) -> list[c.Formula]:
+    """The two operands of a connective; of a long chain of it, all."""
+    if written_out(node) < _LONG:
+        return [node.left, node.right]
+    return flat(node, kind)
+
+
+def not_too_deep(formula: c.Formula, what: str) -> c.Formula:
+    """A formula whose operators nest no deeper than can be followed; a chain of & or | is one.
+
+    Raises:
+        LimitError: they do.
+    """
+
+    def visit(node: c.Core, below: list[int]) -> int:
+        within = (
+            depth - (isinstance(node, c.And | c.Or) and type(child) is type(node))
+            for child, depth in zip(children(node), below, strict=True)
+        )
+        return 1 + max(within, default=0)
+
+    depth = fold(formula, visit)
+    if depth > MOST_NESTED:
+        raise LimitError(f"{what} nests {depth} operators; at most {MOST_NESTED} are followed")
+    return formula
+
+
 def conjuncts(node: c.Formula, universal: bool) -> list[c.Formula]:
     """The parts that must all be true for a witness, or all be false for a counterexample."""
     return flat(node, c.Or if universal else c.And)
@@ -364,7 +397,7 @@ def is_node(node: c.Formula) -> c.AnyFormula:
 def settled(formula: c.Formula) -> c.Formula:
     """A formula in normal form, in which equations of entities are decided."""
     if isinstance(formula, c.And):  # of which an atom and its definition must stay two
-        return c.And(settled(formula.left), settled(formula.right))
+        return c.And(*(nnf(transform(p, _decided)) for p in (formula.left, formula.right)))
     return nnf(transform(formula, _decided))
 
 

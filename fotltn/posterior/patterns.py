@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
 from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor
 
 from fotltn.logic import core as c
-from fotltn.posterior.clauses import conjuncts, is_node, number_of, predicates
+from fotltn.posterior.clauses import conjuncts, is_node, number_of, pieces, predicates
 from fotltn.posterior.rows import Bindings, RowTruth, at_index, counts
 from fotltn.semantics.tables import within
 
@@ -422,10 +424,10 @@ class Patterns:
                 )
             case c.Not(arg):
                 return ~self.truth(arg, cells, offset)
-            case c.And(left, right):
-                return self.truth(left, cells, offset) & self.truth(right, cells, offset)
-            case c.Or(left, right):
-                return self.truth(left, cells, offset) | self.truth(right, cells, offset)
+            case c.And() | c.Or() as joined:
+                kind, join = (c.And, and_) if isinstance(joined, c.And) else (c.Or, or_)
+                parts = pieces(joined, kind)
+                return reduce(join, (self.truth(part, cells, offset) for part in parts))
             case c.Quantifier() as quantifier:
                 return self._quantified(quantifier, cells, offset)
             case c.Shift(arg, steps, past, weak):

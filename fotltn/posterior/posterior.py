@@ -13,6 +13,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
 from fotltn.logic.nnf import nnf
 from fotltn.posterior.carried import Carried
+from fotltn.posterior.clauses import not_too_deep
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.mixing import MixingReport
 from fotltn.posterior.rows import RowTruth, all_rows
@@ -136,12 +137,12 @@ class Posterior:
     def truth(self, formula: CheckedFormula) -> Value:
         """The truth of a formula in every world, with axes (world, trace, variables …, time)."""
         circuit = RowTruth(self.tables, self.learned)
-        axes = formula.free
+        axes, asked = formula.free, not_too_deep(nnf(formula.formula), "the formula")
         rows = all_rows(self.tables, axes)
         parts = []
         for start in range(0, self.count, self.chains):
             some = {n: t[start : start + self.chains] for n, t in self.worlds.items()}
-            value = circuit.truth(nnf(formula.formula), rows, some)
+            value = circuit.truth(asked, rows, some)
             parts.append(value.expand(self.chains, len(rows), self.tables.horizon))
         sizes = (self.tables.full_size(a) for a in axes)
         shape = (self.count, self.tables.batch, *sizes, self.tables.horizon)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
 from typing import assert_never
 
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
-from fotltn.posterior.clauses import conjuncts, is_node, number_of, predicates
+from fotltn.posterior.clauses import conjuncts, is_node, number_of, pieces, predicates
 from fotltn.posterior.stated import FactJoin, StatedFacts, stated
 from fotltn.semantics import crisp
 from fotltn.semantics.sparse import SparseTable
@@ -206,10 +208,9 @@ class RowTruth:
                 return crisp.compare(op, a, b).unsqueeze(0)
             case c.Not(arg):
                 return ~at(arg)
-            case c.And(left, right):
-                return at(left) & at(right)
-            case c.Or(left, right):
-                return at(left) | at(right)
+            case c.And() | c.Or() as both:
+                kind, join = (c.And, and_) if isinstance(both, c.And) else (c.Or, or_)
+                return reduce(join, map(at, pieces(both, kind)))
             case c.Quantifier(universal, _, _, body) as quantifier:
                 inner = self.beneath(quantifier, rows)
                 value = self._truth(body, inner, worlds, memo)

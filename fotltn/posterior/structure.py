@@ -15,7 +15,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.nnf import nnf
-from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, predicates
+from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep, predicates
 from fotltn.posterior.evidence import groups
 from fotltn.posterior.kinds import KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
@@ -103,15 +103,17 @@ def statements(
     told = dict(define or {})
     uses = {name: predicates(d.formula) for name, d in told.items()}
     stated = definitions_in(certain, [n for n in learned if n not in told], uses)
-    definitions = {
-        name: replace(definition, formula=inhabited(nnf(definition.formula), tables))
-        for name, definition in _ordered({**told, **stated.by_name}).items()
-    }
+    definitions = {}
+    for name, definition in _ordered({**told, **stated.by_name}).items():
+        formula = inhabited(nnf(definition.formula), tables)
+        not_too_deep(formula, f"the definition of '{name}'")
+        definitions[name] = replace(definition, formula=formula)
     said = tuple(
         clause
         for axiom in theory.axioms
         if axiom.name not in stated.axioms and (axiom.hard or axiom.weight > 0)
         for clause in (counted(one, tables) for one in clauses(axiom, end))
+        if not_too_deep(clause.body, f"'{axiom.name}'")
     )
     free = tuple(n for n in learned if n not in definitions)
     return Structure(free, definitions, said, (), frozenset(), (), ())

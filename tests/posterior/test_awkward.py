@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from fotltn.errors import LimitError
 from fotltn.grounding.labels import Labels
-from fotltn.logic.check import check
+from fotltn.logic.check import check, check_formula
 from fotltn.posterior.evidence import LabelEvidence, NoiseRates
 from fotltn.posterior.posterior import Posterior
 from fotltn.posterior.problem import Problem
@@ -22,6 +23,7 @@ from fotltn.posterior.structure import structure
 from fotltn.semantics.sparse import sparse_table
 from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
+from fotltn.syntax.parse import parse_formula
 from tests.posterior.oracle import Case
 from tests.posterior.test_enumeration import compared
 
@@ -270,3 +272,32 @@ def test_as_many_worlds_are_stored_as_are_wanted():
             MANY, {"a": 1}, 2, ["Z", "P"], {}, sampling=Sampling(2, 2, sweeps, stored=stored)
         )
         assert posterior.count == 2 * min(sweeps, stored)
+
+
+def test_long_chains_of_connectives_are_followed():
+    names = [f"Q{n}" for n in range(400)]
+    for join, sign in (("|", ""), ("&", "!")):
+        chain = f" {join} ".join(f"{sign}{name}(x)" for name in names)
+        text = f"sort a\npredicate P(a), {', '.join(f'{n}(a)' for n in names)}\n"
+        text += f"hard axiom A: forall x. G(P(x) <-> {chain})\n"
+        given = {name: torch.zeros(1, 1, 2).double() for name in names}
+        how = Sampling(2, 1, 2)
+        posterior = sampled(text, {"a": 1}, 2, ["P"], {}, given=given, sampling=how)
+        assert posterior.marginals["P"].tolist() == [[[float(join == "&")] * 2]]
+
+
+def test_operators_that_nest_without_end_are_refused():
+    text = "sort a\npredicate P(a), D(a)\n"
+    deep = "(P(x) | WX " * 200 + "P(x)" + ")" * 200
+    with pytest.raises(LimitError) as told:
+        sampled(f"{text}hard axiom A: forall x. G({deep})\n", {"a": 1}, 2, ["P"], {})
+    assert str(told.value) == "error: 'A' nests 402 operators; at most 100 are followed"
+    defined = f"{text}hard axiom A: forall x. G(D(x) <-> {deep})\n"
+    with pytest.raises(LimitError, match="the definition of 'D' nests 402 operators"):
+        sampled(defined, {"a": 1}, 2, ["P", "D"], {})
+    how = Sampling(2, 1, 2)
+    easy = f"{text}axiom A: forall x. G P(x)\n"
+    posterior = sampled(easy, {"a": 1}, 2, ["P"], {}, sampling=how)
+    asked = check_formula(parse_formula(deep), posterior.tables.signature)
+    with pytest.raises(LimitError, match="the formula nests 402 operators"):
+        posterior.truth(asked)
