@@ -26,7 +26,7 @@ _NOISE, _NOISE_WEIGHT = 0.1, 10.0
 _STEPS, _POOLED = 1.0, 8.0
 
 #: So many predicates of a tuple follow each other as one.
-_TOGETHER = 4
+TOGETHER = 4
 
 #: The most conditions that a prior tells apart.
 _MOST_CONDITIONS = 3
@@ -159,7 +159,7 @@ def groups(kind: TrackKind, *, static: bool) -> list[tuple[tuple[str, ...], tupl
     parts = [
         part
         for bits in by_slots.values()
-        for part in ([bits] if len(bits) <= _TOGETHER else [[b] for b in bits])
+        for part in ([bits] if len(bits) <= TOGETHER else [[b] for b in bits])
     ]
     return [(tuple(kind.moving.bits[b].predicate for b in part), tuple(part)) for part in parts]
 

@@ -12,6 +12,8 @@ from fotltn.posterior.automata import Flags, MinimalAutomaton, Numbers, live, me
 
 #: States times letters times conditions that are tried.
 MOST_STEPS = 30_000_000
+#: Values that a track may have at a point; a state tells which it was, so that ways are squares.
+MOST_LETTERS = 512
 #: States that are left when those alike are merged.
 MOST_STATES = 4_000
 
@@ -125,7 +127,7 @@ class _Search:
             possible &= np.asarray(alive)[word]
         # Letters that nothing allows are left out at once.
         chosen = np.flatnonzero(possible.any(axis=(0, 2)))
-        if len(chosen) > 1 << 12:
+        if len(chosen) > MOST_LETTERS:
             raise LimitError(f"a track has {len(chosen):,} letters")
         self.bits = self.bits[chosen]
         self.read = [word[:, chosen] for word in self.read]

@@ -16,7 +16,7 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep, predicates
-from fotltn.posterior.evidence import groups
+from fotltn.posterior.evidence import TOGETHER, groups
 from fotltn.posterior.kinds import KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
 from fotltn.posterior.rows import RowTruth, all_rows
@@ -178,8 +178,43 @@ def _kinds(compiler: KindCompiler, free: Sequence[str], tables: Tables) -> Itera
     for sorts, names in by_sorts.items():
         if set(names) <= covered or not all(tables.sizes[sort] for sort in sorts):
             continue
-        bits = [_plain(compiler, name) for name in names]
-        yield compiler.kind(sorts, bits, "x".join(sorts) or "()")
+        for part in _parts(compiler, names):
+            if not set(part) <= covered:
+                yield from _plain_kinds(compiler, sorts, part)
+
+
+def _parts(compiler: KindCompiler, names: Sequence[str]) -> list[list[str]]:
+    """Predicates of the same arguments that move together.
+
+    A few do. Of more, which have no common prior, those do that axioms and definitions speak of
+    together.
+    """
+    if len(names) <= TOGETHER:
+        return [[*names]]
+    said = [predicates(clause.body) for clause in compiler.clauses]
+    for name, definition in reversed([*compiler.definitions.items()]):
+        for mentioned in [one for one in said if name in one]:
+            mentioned |= predicates(definition.formula)
+        said.append(predicates(definition.formula))
+    parts: list[list[str]] = [[name] for name in names]
+    for mentioned in said:
+        joined = [part for part in parts if mentioned & {*part}]
+        rest = [part for part in parts if part not in joined]
+        parts = [*rest, [name for name in names if any(name in part for part in joined)]]
+    return [part for part in parts if part]
+
+
+def _plain_kinds(
+    compiler: KindCompiler, sorts: tuple[str, ...], names: Sequence[str]
+) -> list[TrackKind]:
+    """The kind of tracks of some predicates; if it is too large, one for each of them."""
+    bits = [_plain(compiler, name) for name in names]
+    try:
+        return [compiler.kind(sorts, bits, f"{'x'.join(sorts)}({','.join(names)})")]
+    except LimitError:
+        if len(names) == 1:
+            raise
+    return [one for name in names for one in _plain_kinds(compiler, sorts, [name])]
 
 
 def _joint(

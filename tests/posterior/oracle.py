@@ -89,9 +89,15 @@ def _case(choose: random.Random, seed: int) -> Case:
     return stated(choose, seed, axioms, learned)
 
 
-def stated(choose: random.Random, seed: int, axioms: Sequence[str], learned: Sequence[str]) -> Case:
+def stated(
+    choose: random.Random,
+    seed: int,
+    axioms: Sequence[str],
+    learned: Sequence[str],
+    declared: str = SIGNATURE,
+) -> Case:
     """Some axioms over what is given at random, with random labels and rates."""
-    text = SIGNATURE + "\n".join(axioms) + "\n"
+    text = declared + "\n".join(axioms) + "\n"
     theory = check(parse_theory(text))
     sizes = {"a": choose.choice([1, 2]), "b": choose.choice([1, 2])}
     lengths = [choose.choice([1, 2, 3, 4]) for _ in range(choose.choice([1, 1, 2]))]
@@ -185,9 +191,21 @@ class Exact:
     """
 
     def __init__(
-        self, one: Case, free: Sequence[str], definitions: Mapping[str, c.Formula]
+        self,
+        one: Case,
+        free: Sequence[str],
+        definitions: Mapping[str, c.Formula],
+        together: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """Enumerate; `definitions` are formulas by predicate, over the head's variables."""
+        """Enumerate.
+
+        Args:
+            one: the case.
+            free: what is free.
+            definitions: formulas by predicate, over the head's variables.
+            together: the predicates whose values follow each other as one; else those of the same
+                arguments.
+        """
         tables, signature = one.tables, one.theory.signature
         cells: list[tuple[str, tuple[int, ...]]] = []
         for name in free:
@@ -242,7 +260,7 @@ class Exact:
             true = degree * (1 - missed) + (1 - degree) * missed
             false = degree * invented + (1 - degree) * (1 - invented)
             log += (value * true.log() + (1 - value) * false.log()).sum(1)
-        log += self._prior(one, free, worlds)
+        log += self._prior(one, free, worlds, together)
         if not torch.isfinite(log.max()):
             self.marginals: dict[str, Tensor] | None = None
             self.worlds = 0
@@ -296,15 +314,22 @@ class Exact:
             return torch.where(broken > 0, -torch.inf, 0.0).double()
         return -weight * broken
 
-    def _prior(self, one: Case, free: Sequence[str], worlds: Mapping[str, Tensor]) -> Tensor:
+    def _prior(
+        self,
+        one: Case,
+        free: Sequence[str],
+        worlds: Mapping[str, Tensor],
+        together: Sequence[Sequence[str]] | None,
+    ) -> Tensor:
         """Values of a tuple of arguments stay with 0.9, or change to any other."""
         signature = one.theory.signature
-        groups: dict[tuple[str, ...], list[str]] = {}
+        by_sorts: dict[tuple[str, ...], list[str]] = {}
         for name in free:
             if not signature.predicates[name].static:
-                groups.setdefault(signature.predicates[name].sorts, []).append(name)
+                by_sorts.setdefault(signature.predicates[name].sorts, []).append(name)
+        groups = [*by_sorts.values()] if together is None else together
         total = torch.zeros(next(iter(worlds.values())).shape[0], dtype=torch.float64)
-        for names in groups.values():
+        for names in groups:
             size = 1 << len(names)
             word = sum(worlds[n].long() << place for place, n in enumerate(names))
             assert isinstance(word, Tensor)

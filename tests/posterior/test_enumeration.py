@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import pytest
 import torch
 
+from fotltn.logic.check import check as check_theory
 from fotltn.logic.defined import definitions_in
+from fotltn.posterior import product
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.run import sampler_of
 from fotltn.posterior.sampler import Sampling
+from fotltn.posterior.structure import structure
+from fotltn.syntax.load import parse_theory
 from tests.posterior.oracle import Case, Exact, case, coming_and_going, stated
 
 WORLDS, BURN_IN, SWEEPS = 32, 12, 60
@@ -32,12 +36,12 @@ class Compared(NamedTuple):
     deviations: tuple[float, ...] = ()
 
 
-def compared(one: Case, seed: int) -> Compared:
-    """What is sampled of a theory beside what enumeration says."""
+def compared(one: Case, seed: int, together: Sequence[Sequence[str]] | None = None) -> Compared:
+    """What is sampled of a theory beside what enumeration says; for `together`, see `Exact`."""
     certain = replace(one.theory, axioms=tuple(a for a in one.theory.axioms if a.hard))
     defined = definitions_in(certain, one.learned).by_name
     free = [n for n in one.learned if n not in defined]
-    exact = Exact(one, free, {n: d.formula for n, d in defined.items()})
+    exact = Exact(one, free, {n: d.formula for n, d in defined.items()}, together)
     if not 0 < exact.atoms <= MOST_ATOMS:
         return Compared("too large")
     sampling = Sampling(WORLDS, BURN_IN, SWEEPS, seed=seed, learn=False)
@@ -160,6 +164,45 @@ def test_entities_come_and_go():
 @pytest.mark.slow
 def test_entities_come_and_go_in_many_worlds():
     assert present(range(32, 300))["compared"] > 100
+
+
+MANY = """
+sort a, b
+predicate A(a), B(a), C(a), D(a), E(a), I(a)
+predicate Near(a), Has(a, b)
+static predicate K(a, b)
+"""
+
+
+@pytest.mark.parametrize(
+    ("axioms", "together", "letters"),
+    [
+        (["axiom Z weight 1: forall x. G(A(x) -> B(x))",
+          "hard axiom One: forall x. G(C(x) | D(x))"],
+         ["AB", "CD", "E", "I"], 512),
+        # too many values for one track: each predicate has its own, and axioms are ties
+        ([f"axiom Z{n} weight 1: forall x. G({p}(x) -> WX {q}(x))"
+          for n, (p, q) in enumerate(zip("ABCDE", "BCDEI", strict=True))],
+         ["A", "B", "C", "D", "E", "I"], 16),
+    ],
+)  # fmt: skip
+def test_many_predicates_move_apart(axioms, together, letters, monkeypatch):
+    monkeypatch.setattr(product, "MOST_LETTERS", letters)
+    theory = check_theory(parse_theory(MANY + "\n".join(axioms)))
+    counts: Counter[str] = Counter()
+    for seed in range(40):
+        one = stated(random.Random(seed), seed, axioms, [*"ABCDEI"], MANY)
+        outcome, differences = compared(one, seed, together)
+        counts[outcome] += 1
+        assert max(map(abs, differences), default=0.0) < 5.0
+        if counts["compared"] == 3:
+            break
+    assert counts["compared"] == 3
+    names = [*"ABCDEI"]
+    plan = structure(theory, one.tables, names, [])
+    assert sorted("".join(b.predicate for b in k.moving.bits[: k.free]) for k in plan.kinds) == (
+        sorted(together)
+    )
 
 
 @pytest.mark.slow
