@@ -140,7 +140,7 @@ def learned(method: str, world: Watched, labels: pa.Table, seed: int) -> fotltn.
         inputs={} if sampled else {sort: {"encoder": encoder} for sort in SENSORS},
         objective=objective,
         training=TRAINING if sampled else WATCHED,
-        posterior={**SAMPLING, **ABLATIONS.get(method, {})} if sampled else {},
+        posterior={**SAMPLING, "enough": 0, **ABLATIONS.get(method, {})} if sampled else {},
         data={"horizon": SIZE.steps},
         seed=seed,
     )

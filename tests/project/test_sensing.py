@@ -183,6 +183,29 @@ def test_repeated_features_are_trusted_less():
     assert trusted[1] < 0.6 * trusted[0]
 
 
+@pytest.mark.slow
+def test_noise_is_not_trusted():
+    """Networks that learn noise by heart are believed if they hear of their own cells again."""
+    facts, wide = tables(1, 20, 25, noise=2.0)
+    draw = np.random.default_rng(0)
+    wide |= {f"n{i}": draw.normal(size=len(wide["pump"])).tolist() for i in range(12)}
+    names = [n for n in wide if n not in ("pump", "hour")]
+    losses = []
+    for chosen in ({"folds": 1}, {"folds": 3}, {"exponent": 0.0}):
+        made = fotltn.train(
+            THEORY, facts=some(facts, 0.2), method="posterior",
+            wide=fotltn.Wide(wide, "pump", "pump", "hour", features=names),
+            predicates={n: {"kind": "network", "hidden": [64, 64]} for n in ("Failed", "Leaks")},
+            training={"epochs": 500, "rate": 0.01}, posterior={"worlds": 16, **chosen},
+            objective={"missed": 0.01, "invented": 0.01},
+        )  # fmt: skip
+        report = made.metrics([facts])
+        assert report is not None
+        losses.append(sum(row.log_loss.value for row in report.predicates.values()))
+    assert losses[0] > 3 * losses[2]
+    assert losses[1] < 1.1 * losses[2]
+
+
 KINDS = ["heads", "encoder", "own encoder", "changes", "not all"]
 
 
