@@ -33,7 +33,7 @@ LAYERS = (
 #: The same in `reproduction/`, which may import anything of the package.
 LAYERS_BESIDE = (
     "reproduction", "paper", "report", "recipe", "deliveries", "ward", "posterior", "jaad",
-    "pages", "cli", "__main__",
+    "caviar", "pages", "cli", "__main__",
 )  # fmt: skip
 
 #: The only place of the package that knows of `reproduction/`, which is not installed.

@@ -1,0 +1,238 @@
+"""What is compared: from tables with some labels to the probability of what each pair does."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import fotltn
+from reproduction.caviar.scores import CLASSES, Cell, Predictions
+
+HERE = Path(__file__).resolve().parent
+#: Fights are learned beside what is judged, since they look like walking together.
+LEARNED = (*CLASSES, "Fighting")
+#: The rate of wrong labels, which methods are told.
+FLIPPED = 0.2
+
+Columns = dict[str, list[Any]]
+Choice = Mapping[str, Any]
+
+_THIRD = (
+    "(exists q, r. Triple(q, r, p) & Close(q) & Close(r) & Walk(q) & Walk(r)"
+    " & Aligned(q) & Aligned(r))"
+)
+_ALONG = "(Near(p) & Walk(p) & Aligned(p))"
+_LASTS = f"({_ALONG} S (X[11] {_ALONG} & G[<=11] {_ALONG}))"
+#: The rules as others write them: what begins holds until something ends it.
+CRISP = {
+    "Moving": f"!(!(Near(p) | {_THIRD}) | Runs(p) | !Steps(p))"
+    f" S ((Close(p) | {_THIRD}) & Walk(p) & Aligned(p) & !Thing(p) | {_LASTS})",
+    "Meeting": "!(!Near(p) | Runs(p) | Walk(p)) S (Close(p) & Still(p) & !Thing(p))",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """All pairs at all steps, with the labels of some clips; and the triples of pairs."""
+
+    pairs: Columns
+    triples: Columns
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The pair and step of each row."""
+        pairs = self.pairs
+        return list(zip(pairs["video"], pairs["pair"], pairs["step"], strict=True))
+
+    def known(self) -> list[int]:
+        """The rows that have labels."""
+        return [n for n, cell in enumerate(self.pairs[LEARNED[0]]) if cell is not None]
+
+
+def read(folder: Path) -> Tables:
+    """The tables that `reproduction.caviar.tables` writes."""
+    texts = ("video", "pair", "predicate", "trace", "arg1", "arg2", "arg3")
+    whole = ("step", *LEARNED)
+    columns = []
+    for name in ("pairs.csv", "triples.csv"):
+        with (folder / name).open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        columns.append({
+            key: [row[key] if key in texts else int(row[key]) if key in whole else float(row[key])
+                  for row in rows]
+            for key in (rows[0] if rows else ())
+        })  # fmt: skip
+    return Tables(*columns)
+
+
+def with_labels(tables: Tables, videos: Collection[str], flip: float, seed: int) -> Tables:
+    """The labels of some clips alone, some of them turned."""
+    draw = np.random.default_rng(seed)
+    pairs = dict(tables.pairs)
+    for name in LEARNED:
+        turned = draw.random(len(pairs[name])) < flip
+        pairs[name] = [
+            (1 - cell if turn else cell) if video in videos else None
+            for video, cell, turn in zip(pairs["video"], pairs[name], turned, strict=True)
+        ]
+    return Tables(pairs, tables.triples)
+
+
+# --- through the product ------------------------------------------------------------------------
+
+
+@cache
+def project() -> dict[str, Any]:
+    """What the project says."""
+    return tomllib.loads((HERE / "project.toml").read_text("utf-8"))
+
+
+def wide(tables: Tables, choice: Choice, *, labels: bool = True, features: bool = True) -> Any:
+    """The table of pairs, as the project reads it, with another threshold."""
+    told = dict(project()["data"]["wide"][0])
+    measures = {n: dict(m) for n, m in told.pop("measures").items()}
+    for name, times in (("Close", 1), ("Near", 2)):
+        if "close" in choice:
+            measures[name]["at_most"] = times * choice["close"]
+        if "pixels" in choice:
+            measures[name] = {"column": "distance", "at_most": times * choice["pixels"]}
+    del told["file"]
+    if not features:
+        del told["features"]
+    told["predicates"] = {name: name for name in told["predicates"]} if labels else {}
+    return fotltn.Wide(
+        tables.pairs, **told, measures={n: fotltn.Measure(**m) for n, m in measures.items()}
+    )
+
+
+def train(tables: Tables, seed: int, **settings: Any) -> Any:
+    """A model of the project with other settings."""
+    told = project()
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fotltn.train(
+            HERE / told["theory"]["file"], facts=tables.triples, seed=seed,
+            semantics=told["theory"]["semantics"], p=told["theory"]["p"],
+            data={"local": told["data"]["local"]}, **settings,
+        )  # fmt: skip
+
+
+def said_by(model: Any) -> Predictions:
+    """What a model says of each pair at each step."""
+    rows = model.predictions().to_pydict()
+    result: Predictions = {name: {} for name in CLASSES}
+    for name, pair, step, video, value in zip(
+        rows["predicate"], rows["arg1"], rows["time"], rows["trace"], rows["truth"], strict=True
+    ):
+        if name in result:
+            result[name][video, pair, step] = value
+    return result
+
+
+def by_rules(tables: Tables, choice: Choice, _seed: int, _noisy: bool) -> Predictions:
+    """Crisp rules with inertia; how far a yes or no is to be believed, labels say."""
+    theory = fotltn.load(HERE / "caviar.fot")
+    data = fotltn.read(
+        theory, tables.triples, wide=wide(tables, choice, labels=False, features=False),
+        local=["pair"],
+    )  # fmt: skip
+    traces = {name: n for n, name in enumerate(data.names.traces)}
+    pairs = data.names.local["pair"]
+    places = {(v, p): n for v, t in traces.items() for n, p in enumerate(pairs[t])}
+    result: Predictions = {}
+    for name, rule in CRISP.items():
+        held = fotltn.evaluate(fotltn.parse_formula(rule), data, semantics="crisp", at="all")
+        yes = [bool(held[traces[v], places[v, p], s] > 0.5) for v, p, s in tables.cells]
+        rates = {}
+        for said in (True, False):
+            known = [tables.pairs[name][n] for n in tables.known() if yes[n] is said]
+            share = (sum(known) + (1.0 if said else 0.1)) / (len(known) + 2.0)
+            rates[said] = max(share, 0.5) if said else min(share, 0.49)
+        result[name] = {cell: rates[y] for cell, y in zip(tables.cells, yes, strict=True)}
+    return result
+
+
+def by_trees(tables: Tables, choice: Choice, seed: int, _noisy: bool) -> Predictions:
+    """Boosted trees over features, and over their means a while before and after."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows = around(tables, project()["data"]["wide"][0]["features"])
+    known, pairs = tables.known(), tables.pairs
+    does = [next((i for i, n in enumerate(LEARNED, 1) if pairs[n][row]), 0) for row in known]
+    classifier = HistGradientBoostingClassifier(
+        early_stopping=False, random_state=seed, learning_rate=0.05, **choice
+    )
+    classifier.fit(rows[known], does)
+    shares = classifier.predict_proba(rows)
+    columns = {int(n): shares[:, i] for i, n in enumerate(classifier.classes_)}
+    return {
+        name: dict(zip(tables.cells, columns.get(n, np.zeros(len(rows))).tolist(), strict=True))
+        for n, name in enumerate(CLASSES, 1)
+    }
+
+
+@cache
+def _around(tables: Tables, names: tuple[str, ...]) -> Any:
+    values = np.array([tables.pairs[name] for name in names]).T
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for n, (video, pair, _) in enumerate(tables.cells):
+        numbers.setdefault((video, pair), []).append(n)
+    means = [values]
+    for reach in (1, 3, 6):
+        mean = np.empty_like(values)
+        for track in numbers.values():
+            for place, n in enumerate(track):
+                mean[n] = values[track[max(0, place - reach) : place + reach + 1]].mean(0)
+        means.append(mean)
+    return np.concatenate(means, 1)
+
+
+def around(tables: Tables, names: list[str]) -> Any:
+    """Features of each row, and their means over 1, 3 and 6 steps before and after."""
+    return _around(tables, tuple(names))
+
+
+def by_network(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predictions:
+    """A network over what is seen of a pair over time, without axioms or with them."""
+    told = project()
+    axioms = {"weight": choice["weight"]} if choice.get("weight") else {"axioms": "none"}
+    facts = {"facts": "noise-aware", "flips": FLIPPED} if noisy else {}
+    model = train(
+        tables, seed, wide=wide(tables, choice), inputs=told["inputs"],
+        exclusive=[{"predicates": [*LEARNED], "other": True, "hidden": [16]}],
+        objective=told["objective"] | {"prior": choice["prior"]} | axioms | facts,
+        training=told["training"] | {"epochs": choice["epochs"]},
+    )  # fmt: skip
+    return said_by(model)
+
+
+def by_posterior(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predictions:
+    """Worlds that obey the axioms; with a network over what is seen of pairs, or without."""
+    told, network = project(), "prior" in choice
+    rates = {"missed": FLIPPED, "invented": FLIPPED} if noisy else {}
+    soft = [a.name for a in fotltn.load(HERE / "caviar.fot").axioms if not a.hard]
+    weights = {"axiom_weights": dict.fromkeys(soft, choice["weight"])}
+    settings: dict[str, Any] = {"predicates": dict.fromkeys(LEARNED, "logits")}
+    objective: dict[str, Any] = {}
+    if network:
+        settings = {
+            "inputs": told["inputs"], "predicates": told["predicates"],
+            "training": told["training"] | {"epochs": choice["epochs"]},
+        }  # fmt: skip
+        objective = told["objective"] | {"prior": choice["prior"]}
+    sampling = told["posterior"] | choice.get("posterior", {})
+    model = train(
+        tables, seed, wide=wide(tables, choice, features=network), method="posterior",
+        objective=objective | weights | rates, posterior=sampling, **settings,
+    )  # fmt: skip
+    return said_by(model)

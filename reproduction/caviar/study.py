@@ -1,0 +1,221 @@
+"""Rules, trees, networks and posteriors on the same ten folds of CAVIAR, by clip.
+
+    python -m reproduction.caviar.tables FOLDER TABLES
+    python -m reproduction.caviar.study TABLES [--out docs/caviar] [--method NAME] [--fold N]
+
+Adds to OUT/runs.jsonl what is not there yet: a line for each method, amount of labels and fold. All
+choices are made on the clips for training, with all their labels, by two inner folds: the setting
+with the least log-loss, of rules the threshold with the best F1.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import fotltn.cli.quiet  # noqa: F401 from here on, Ctrl-C ends it with a line
+
+# isort: split
+import argparse
+import json
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fotltn.errors import DataError
+from fotltn.strict_json import read_json
+from reproduction.caviar import methods, scores
+from reproduction.caviar.methods import FLIPPED, LEARNED, Choice, Tables
+from reproduction.caviar.scores import CLASSES, Predictions
+from reproduction.caviar.tables import FOLDS
+from reproduction.caviar.tables import folds as by_clip
+
+INNER = 2
+#: How many labels there are: of all clips for training; of all, a fifth of them wrong; or of so
+#: many clips in which somebody moves together or meets, and as many others.
+LABELS = ("all", "noisy", "10", "5", "2")
+METHODS = (
+    "rules", "rules in pixels", "trees", "network", "posterior", "network and axioms",
+    "posterior and network",
+)  # fmt: skip
+_FEW_DRAWS = {"worlds": 16, "burn_in": 8, "sweeps": 8}
+GRIDS: dict[str, tuple[Choice, ...]] = {
+    "rules": tuple({"close": c} for c in (0.75, 1.0, 1.25, 1.5)),
+    "rules in pixels": tuple({"pixels": c} for c in (24.0, 34.0, 50.0)),
+    "trees": tuple({"max_iter": n, "max_leaf_nodes": 7} for n in (50, 100, 200)),
+    "network": tuple({"prior": p, "epochs": 40} for p in (3.0, 30.0, 100.0)),
+    "network and axioms": tuple({"weight": w, "epochs": 20} for w in (30.0, 300.0)),
+    "posterior": tuple(
+        {"weight": w, "close": c} for w, c in product((0.4, 0.8), (0.75, 1.0, 1.25))
+    ),
+    "posterior and network": ({"epochs": 40},),
+}
+#: How many labels there are for methods that have not all of them.
+ONLY = {"network and axioms": ("all", "noisy"), "rules in pixels": ("all",)}
+#: What a method takes over from the choices of others.
+TAKES = {
+    "network and axioms": {"close": "posterior", "prior": "network"},
+    "posterior and network": {"close": "posterior", "prior": "network", "weight": "posterior"},
+}
+
+
+def folds(tables: Tables) -> dict[str, int]:
+    """A fold for each clip."""
+    pairs = tables.pairs
+    return by_clip(zip(pairs["video"], zip(*(pairs[n] for n in LEARNED), strict=True), strict=True))
+
+
+def labelled(tables: Tables, train: Sequence[str], labels: str, fold: int) -> list[str]:
+    """The clips that have labels, of those for training."""
+    if labels in ("all", "noisy"):
+        return list(train)
+    pairs = tables.pairs
+    true = {v for n, v in enumerate(pairs["video"]) if any(pairs[name][n] for name in CLASSES)}
+    draw = np.random.default_rng(1000 + fold)
+    chosen = []
+    for group in ([v for v in train if v in true], [v for v in train if v not in true]):
+        chosen += [group[i] for i in draw.permutation(len(group))[: int(labels)]]
+    return chosen
+
+
+def predicted(
+    method: str, tables: Tables, known: Collection[str], choice: Choice, labels: str, fold: int
+) -> Predictions:
+    """What a method says of all clips, from the labels of some."""
+    noisy = labels == "noisy"
+    some = methods.with_labels(tables, known, FLIPPED if noisy else 0.0, fold)
+    by = {
+        "rules": methods.by_rules, "rules in pixels": methods.by_rules, "trees": methods.by_trees,
+        "network": methods.by_network, "network and axioms": methods.by_network,
+        "posterior": methods.by_posterior, "posterior and network": methods.by_posterior,
+    }[method]  # fmt: skip
+    return by(some, choice, fold, noisy)
+
+
+class Study:
+    """The runs of a folder of tables."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the tables."""
+        for name in ("pairs.csv", "triples.csv", "frames.csv"):
+            if not (folder / name).is_file():
+                raise DataError(
+                    f"there is no '{name}' in '{folder}'; make it by reproduction.caviar.tables"
+                )
+        self.tables, self.frames = methods.read(folder), scores.frames(folder)
+        self.fold_of = folds(self.tables)
+        self.videos = list(self.fold_of)
+
+    def run(
+        self, method: str, labels: str, fold: int, chosen: Mapping[str, Choice]
+    ) -> dict[str, Any]:
+        """A record.
+
+        Args:
+            method: the method.
+            labels: how many labels there are.
+            fold: the fold that is judged.
+            chosen: what methods have chosen in that fold.
+        """
+        began = time.process_time()
+        train = [v for v in self.videos if self.fold_of[v] != fold]
+        choice = chosen.get(method)
+        if choice is None:
+            choice = self.choose(method, train, fold, chosen)
+        known = labelled(self.tables, train, labels, fold)
+        said = predicted(method, self.tables, known, choice, labels, fold)
+        judged = {v: self.frames[v] for v in self.videos if self.fold_of[v] == fold}
+        return {
+            "method": method, "labels": labels, "fold": fold, "chosen": dict(choice),
+            "seconds": round(time.process_time() - began, 1),
+            "clips": len(known), "counts": scores.counted(said, judged),
+        }  # fmt: skip
+
+    def choose(
+        self, method: str, train: Sequence[str], fold: int, chosen: Mapping[str, Choice]
+    ) -> Choice:
+        """The best setting on the clips for training."""
+        taken = {key: chosen[other][key] for key, other in TAKES.get(method, {}).items()}
+        grid = [{**one, **taken} for one in GRIDS[method]]
+        if len(grid) == 1:
+            return grid[0]
+        values = [self._judged(method, train, fold, choice) for choice in grid]
+        return grid[int(np.argmin(values))]
+
+    def _judged(self, method: str, train: Sequence[str], fold: int, choice: Choice) -> float:
+        """The mean log-loss of what is judged on clips that were left out; of rules, less F1."""
+        few = {**choice, "posterior": _FEW_DRAWS} if method == "posterior" else choice
+        counts: dict[str, dict[str, Any]] = {name: {} for name in CLASSES}
+        for inner in range(INNER):
+            out = [v for n, v in enumerate(train) if n % INNER == inner]
+            known = [v for v in train if v not in out]
+            said = predicted(method, self.tables, known, few, "all", fold)
+            for name, by_video in scores.counted(said, {v: self.frames[v] for v in out}).items():
+                counts[name] |= by_video
+        once = np.ones((1, len(train)))
+        metrics = [scores.Scores(counts[n], train).metrics(once) for n in CLASSES]
+        if method.startswith("rules"):
+            return -sum(float(one["f1"][0]) for one in metrics)
+        return sum(float(one["loss"][0]) for one in metrics)
+
+
+def study(
+    folder: Path, out: Path, wanted: Sequence[str], only: Sequence[int], amounts: Sequence[str]
+) -> Iterator[str]:
+    """Do what is not on record yet; a line for each run."""
+    out.mkdir(parents=True, exist_ok=True)
+    path, made = out / "runs.jsonl", Study(folder)
+    done = {(r["method"], r["labels"], r["fold"]): r for r in records(out)}
+    for labels in amounts:
+        for fold in only:
+            for method in wanted:
+                if (method, labels, fold) in done or labels not in ONLY.get(method, LABELS):
+                    continue
+                chosen = {m: done[m, "all", fold]["chosen"] for m in METHODS
+                          if (m, "all", fold) in done}  # fmt: skip
+                record = made.run(method, labels, fold, chosen)
+                done[method, labels, fold] = record
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                taken = f"{record['seconds']:6.1f} s  {record['chosen']}"
+                yield f"{labels:5} fold {fold} {method:22} {taken}"
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """The runs on record."""
+    path = out / "runs.jsonl"
+    if not path.exists():
+        return []
+    return [read_json(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def main() -> int:
+    """Run the study, or a part of it."""
+    parser = argparse.ArgumentParser(description="Rules and learning on CAVIAR.")
+    parser.add_argument("tables", type=Path, help="made by reproduction.caviar.tables")
+    parser.add_argument("--out", type=Path, default=Path("docs/caviar"))
+    parser.add_argument("--method", action="append", choices=METHODS)
+    parser.add_argument("--fold", action="append", type=int, choices=range(FOLDS))
+    parser.add_argument("--labels", action="append", choices=LABELS)
+    asked = parser.parse_args()
+    try:
+        for line in study(
+            asked.tables, asked.out, asked.method or METHODS, asked.fold or range(FOLDS),
+            asked.labels or LABELS,
+        ):  # fmt: skip
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
