@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import doctest
+import importlib
 import inspect
 import re
 import subprocess
@@ -102,7 +103,8 @@ def example_of(name: str) -> str:
 def test_the_example_of_the_inspector_runs(monkeypatch):
     """Its last line serves until Ctrl-C, so doctest leaves it out; here nothing is waited for."""
     served = []
-    monkeypatch.setattr("fotltn.web.serve.serve", lambda read, **_: served.extend(read()))
+    module = importlib.import_module("fotltn.web.serve")
+    monkeypatch.setattr(module, "serve", lambda read, **_: served.extend(read()))
     exec(example_of("inspect"), {})
     assert len(served) == 1
 

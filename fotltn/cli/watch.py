@@ -95,7 +95,7 @@ def watch(
     end: TraceEnd = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
 ) -> None:
-    """Watch axioms on a trace, step by step, and tell every violation once.
+    """Watch axioms on a trace, and tell every violation once.
 
     A step is a line of JSON, as of fotltn monitor. A violation is a binding of an axiom at a time,
     and is told as soon as it is certain, with what made it so. At the end of the input, or at

@@ -61,13 +61,13 @@ class Tables:
 def read(folder: Path) -> Tables:
     """The tables that `reproduction.caviar.tables` writes."""
     texts = ("video", "pair", "predicate", "trace", "arg1", "arg2", "arg3")
-    whole = ("step", *LEARNED)
+    numbers = ("step", *LEARNED)
     columns = []
     for name in ("pairs.csv", "triples.csv"):
         with (folder / name).open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))
         columns.append({
-            key: [row[key] if key in texts else int(row[key]) if key in whole else float(row[key])
+            key: [row[key] if key in texts else int(row[key]) if key in numbers else float(row[key])
                   for row in rows]
             for key in (rows[0] if rows else ())
         })  # fmt: skip
@@ -164,7 +164,7 @@ def by_rules(tables: Tables, choice: Choice, _seed: int, _noisy: bool) -> Predic
 
 def by_trees(tables: Tables, choice: Choice, seed: int, _noisy: bool) -> Predictions:
     """Boosted trees over features, and over their means a while before and after."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.ensemble import HistGradientBoostingClassifier  # type: ignore[import-untyped]
 
     rows = around(tables, project()["data"]["wide"][0]["features"])
     known, pairs = tables.known(), tables.pairs

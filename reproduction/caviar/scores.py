@@ -88,12 +88,14 @@ class Scores:
         precision = above[..., 1] / np.maximum(above.sum(-1), 1)
         positives = np.maximum(true.sum(-1), 1)
         centre = 1 / (1 + np.exp(-(np.arange(BINS) - BINS // 2) * WIDTH))
-        own = self.counts
-        own_f1 = 2 * own[:, 0] / np.maximum(2 * own[:, 0] + own[:, 1] + own[:, 2], 1)
-        has = (own[:, 0] + own[:, 2] > 0).astype(float)
+        counts = self.counts
+        f1_by_video = (
+            2 * counts[:, 0] / np.maximum(2 * counts[:, 0] + counts[:, 1] + counts[:, 2], 1)
+        )
+        has = (counts[:, 0] + counts[:, 2] > 0).astype(float)
         return {
             "f1": 2 * tp / np.maximum(2 * tp + fp + fn, 1),
-            "macro": (times @ (own_f1 * has)) / np.maximum(times @ has, 1),
+            "macro": (times @ (f1_by_video * has)) / np.maximum(times @ has, 1),
             "ap": (precision * true).sum(-1) / positives,
             "loss": times @ self.loss / number,
             "ece": np.abs(true - centre * (true + false)).sum(-1) / number,

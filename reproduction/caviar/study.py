@@ -141,7 +141,11 @@ class Study:
         self, method: str, train: Sequence[str], fold: int, chosen: Mapping[str, Choice]
     ) -> Choice:
         """The best setting on the clips for training."""
-        taken = {key: chosen[other][key] for key, other in TAKES.get(method, {}).items()}
+        takes = TAKES.get(method, {})
+        for other in dict.fromkeys(takes.values()):
+            if other not in chosen:
+                chosen = {**chosen, other: self.choose(other, train, fold, chosen)}
+        taken = {key: chosen[other][key] for key, other in takes.items()}
         grid = [{**one, **taken} for one in GRIDS[method]]
         if len(grid) == 1:
             return grid[0]

@@ -89,7 +89,7 @@ def test_every_setting_counts_or_is_named_as_without_effect(method):
         name = place.removeprefix(".")
         seen[name] = seen.get(name, True) and lasting(other) != lasting(base)
     silent = {name for name, counts in seen.items() if not counts}
-    sampling = {name for name in seen if name.startswith("posterior.")}
+    sampling = {name for name in seen if name.startswith(("posterior.", "sensors."))}
     without = WITHOUT_EFFECT | sampling if method == "gradient" else WITHOUT_EFFECT - {"end"}
     assert silent == without | NO_SETTINGS
     assert len(seen) > 80

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -61,7 +62,7 @@ def test_a_run_ranks_wrong_labels_above_right_ones():
 
 def test_what_is_on_record_is_not_run_again(tmp_path, monkeypatch):
     jobs = [DoubtJob("deliveries", "posterior", 0.1, n) for n in range(3)]
-    setting = {"worlds": 2, "burn_in": 2, "sweeps": 4, "stored": 2, "seed": 0, "learn": True}
+    setting = asdict(replace(QUICK, seed=0))
     calls = []
 
     def fake(job: DoubtJob, **_: object) -> dict[str, object]:
