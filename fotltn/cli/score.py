@@ -76,9 +76,14 @@ def score(
         print()
         _print_axioms(audit)
     if scored.posterior is not None and scored.posterior.violations:
-        cells = scored.posterior.violations.items()
-        shown = ", ".join(f"{name} {number(expected, 1)}" for name, expected in cells)
-        say(f"Cells that a sampled world violates on average: {shown}; hard axioms hold in all.")
+        shown = ", ".join(
+            f"{name} {number(cells.mean, 1)} ({count(cells.low)} to {count(cells.high)})"
+            for name, cells in scored.posterior.violations.items()
+        )
+        say(
+            f"Cells that a sampled world violates on average, and in 95 of 100 worlds: {shown}; "
+            "hard axioms hold in all."
+        )
 
 
 def _print_axioms(audit: Audit) -> None:

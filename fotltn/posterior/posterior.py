@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,6 +41,23 @@ class Probability:
     worlds: tuple[int, ...]
 
 
+class BrokenCells(NamedTuple):
+    """How many cells of a world break an axiom: on average, and in 95 of 100 worlds."""
+
+    mean: float
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, cells: Tensor) -> BrokenCells:
+        """By how many they are in worlds."""
+        low, high = torch.quantile(
+            cells.double(), cells.new_tensor([0.025, 0.975], dtype=torch.float64),
+            interpolation="nearest",
+        ).tolist()  # fmt: skip
+        return cls(float(cells.double().mean()), round(low), round(high))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
     r"""Worlds that obey the hard axioms, as likely as labels and soft axioms say.
@@ -53,7 +71,7 @@ class Posterior:
         density: the logarithm of how likely each of these is, up to a constant.
         chains: how many chains there were.
         rates: how often labels are wrong, told or learned.
-        violations: for each soft axiom the expected number of cells that break it.
+        violations: for each soft axiom how many cells of a world break it.
         mixing: how far chains agree, by predicate.
         sweeps: how many counted.
         structure: what was sampled how; None if it was read from a folder.
@@ -79,7 +97,7 @@ class Posterior:
     density: Tensor
     chains: int
     rates: Mapping[str, NoiseRates]
-    violations: Mapping[str, float]
+    violations: Mapping[str, BrokenCells]
     mixing: MixingReport
     sweeps: int
     structure: Structure | None = field(default=None, repr=False)
@@ -103,7 +121,7 @@ class Posterior:
             "chains": self.chains,
             "sweeps": self.sweeps,
             "rates": {name: rates._asdict() for name, rates in self.rates.items()},
-            "violations": dict(self.violations),
+            "violations": {name: cells._asdict() for name, cells in self.violations.items()},
             "r_hat": dict(self.mixing.r_hat),
             "effective": dict(self.mixing.effective),
             "copied": self.mixing.copied,

@@ -16,7 +16,7 @@ from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.inputs import check_input
 from fotltn.posterior.mixing import Mixing, MixingReport
-from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.posterior import BrokenCells, Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.sampler import Sampler, unbroken
 from fotltn.posterior.structure import Structure, structure
@@ -114,9 +114,8 @@ class SamplingRun:
         self._stored: dict[str, list[Tensor]] = {name: [] for name in self.learned}
         self._density: list[Tensor] = []
         self._stored_at: list[int] = []
-        self._looks = 0
         self._enough = False
-        self._broken: dict[str, float] = {}
+        self._broken: dict[str, list[Tensor]] = {}  # by soft axiom, the cells of each world
         self._unruly: dict[str, int] = {}
         self._copied = 0
 
@@ -172,11 +171,10 @@ class SamplingRun:
         for name, table in sampler.snapshot().items():
             self._stored[name].append(table)
         self._density.append(sampler.density())
-        self._looks += 1
         for name, cells in sampler.broken().items():
             self._unruly[name] = self._unruly.get(name, 0) + int((cells > 0).sum())
         for name, costs in sampler.soft().items():
-            self._broken[name] = self._broken.get(name, 0.0) + float(costs.double().mean())
+            self._broken.setdefault(name, []).append(costs)
 
     def _thin(self, look: int) -> None:
         """Forget stored worlds, but for those next to where worlds are stored until a look."""
@@ -223,7 +221,7 @@ class SamplingRun:
             sampler.known, self.learned, {n: t / self.counted for n, t in self._sums.items()},
             {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
             how.worlds, dict(sampler.evidence.rates),
-            {n: v / self._looks for n, v in self._broken.items()},
+            {n: BrokenCells.of(torch.cat(cells)) for n, cells in self._broken.items()},
             replace(self._mixing.report(), copied=self._copied), self.counted, sampler.structure,
         )  # fmt: skip
 
@@ -242,18 +240,17 @@ class SamplingRun:
                 tensors[f"draws/{name}"] = packed(torch.stack(self._mixing.draws[name]))
         if self._density:
             tensors["density"] = torch.stack(self._density)
+        tensors |= {f"broken/{name}": torch.stack(cells) for name, cells in self._broken.items()}
         for part in PARTS:
             for names, table in getattr(sampler.prior, part).items():
                 tensors[f"prior/{part}/{','.join(names)}"] = table
         return tensors, {
             "done": self.done,
             "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
-            "broken": self._broken,
             "unruly": self._unruly,
             "copied": self._copied,
             "firm": sampler.firm,
             "stored": self._stored_at,
-            "looks": self._looks,
             "enough": self._enough,
         }
 
@@ -268,8 +265,10 @@ class SamplingRun:
         self.done = document["done"]
         if type(self.done) is not int or not 0 <= self.done <= self.total:
             raise ValueError(f"it has {self.done} of {self.total} sweeps")
-        self._broken, self._unruly = dict(document["broken"]), dict(document["unruly"])
-        self._copied, self._looks = int(document["copied"]), int(document["looks"])
+        self._unruly = dict(document["unruly"])
+        for key in [key for key in tensors if key.startswith("broken/")]:
+            self._broken[key.removeprefix("broken/")] = [*tensors[key].to(device)]
+        self._copied = int(document["copied"])
         self._stored_at, self._enough = [*document["stored"]], document["enough"] is True
         sampler.firm = document["firm"] is True
         sampler.evidence.rates.update({n: NoiseRates(*r) for n, r in document["rates"].items()})

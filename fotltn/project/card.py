@@ -298,7 +298,10 @@ def _axioms(model: Described) -> Iterator[str]:
     values: Mapping[str, float] = best[0] if best else {}
     broken = {} if model.posterior is None else model.posterior.violations
     if model.posterior is not None:
-        yield "Hard ones hold in every world; soft ones with the cells that a world violates:\n"
+        yield (
+            "Hard ones hold in every world; soft ones with the cells that a world violates, on "
+            "average and in 95 of 100 worlds:\n"
+        )
     elif values:
         semantics = _code(model.config.semantics)
         yield f"With their values in the best epoch, in the semantics {semantics}:\n"
@@ -306,7 +309,9 @@ def _axioms(model: Described) -> Iterator[str]:
         yield "Training has not used them:\n"
     for axiom in axioms[:_LISTED]:
         value = f" {degree(values[axiom.name])}" if axiom.name in values else ""
-        value = f" {number(broken[axiom.name])}" if axiom.name in broken else value
+        if axiom.name in broken:
+            cells = broken[axiom.name]
+            value = f" {number(cells.mean)} ({count(cells.low)} to {count(cells.high)})"
         hard = ", hard" if axiom.hard else ""
         yield f"- {_code(axiom.name)}{hard}{value}: {_code(show(axiom.source))}"
     if len(axioms) > _LISTED:

@@ -31,7 +31,7 @@ from fotltn.posterior.carried import PARTS, Carried, learned_by, take_over
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.mixing import MixingReport
-from fotltn.posterior.posterior import Posterior
+from fotltn.posterior.posterior import BrokenCells, Posterior
 from fotltn.posterior.run import SamplingProgress, SamplingRun
 from fotltn.project.build import Built
 from fotltn.project.config import Config
@@ -324,16 +324,23 @@ def unpack_posterior(
     tables = {n: m.table.to(torch.float64) for n, m in grounding.marginals.items()}
     for name, table in tables.items():
         _expect(bool(((table >= 0) & (table <= 1)).all()), f"'{name}' has degrees outside [0, 1]")
-    numbers = [numbers_by_name(document[k], k) for k in ("violations", "r_hat", "effective")]
+    broken = document["violations"]
+    _expect(isinstance(broken, dict), "violations")
+    violations = {name: _cells(numbers_by_name(v, "violations")) for name, v in broken.items()}
+    numbers = [numbers_by_name(document[k], k) for k in ("r_hat", "effective")]
     sweeps = document["sweeps"]
     _expect(type(sweeps) is int and sweeps > 0, "it has no sweeps")
     copied = document.get("copied", 0)
     _expect(type(copied) is int and 0 <= copied <= chains, "it has no number of chains copied")
     return Posterior(
         two_valued(fixed, 0.5), names, tables, {n: worlds[n] for n in names}, density.to(device),
-        chains, pairs, numbers[0], MixingReport(numbers[1], numbers[2], copied), sweeps,
+        chains, pairs, violations, MixingReport(numbers[0], numbers[1], copied), sweeps,
         carried=_carried(stored, document, pairs, grounding),
     )  # fmt: skip
+
+
+def _cells(numbers: Mapping[str, float]) -> BrokenCells:
+    return BrokenCells(numbers["mean"], round(numbers["low"]), round(numbers["high"]))
 
 
 def _carried(

@@ -213,6 +213,20 @@ def test_bits_of_another_shape_are_refused():
         unpacked(packed(torch.ones(16, dtype=torch.bool)), (17,))
 
 
+def test_cells_that_break_soft_axioms_are_counted():
+    posterior = sample(replace(problem(), sampling=replace(HOW, stored=12)))
+    body = check_formula(parse_formula("Faulty(r) -> Slow(r)"), theory().signature)
+    truth = posterior.truth(body).tensor
+    inside = posterior.tables.inside.unsqueeze(1)
+    broken = (~truth & inside).flatten(1).sum(1)
+    counted = posterior.violations["Signs"]
+    assert counted.mean == pytest.approx(float(broken.double().mean()))
+    within = (broken >= counted.low) & (broken <= counted.high)
+    assert float(within.double().mean()) >= 0.95
+    for strict in ((broken > counted.low), (broken < counted.high)):
+        assert float(strict.double().mean()) <= 0.98
+
+
 # --- probabilities ------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ import fotltn
 from fotltn.errors import DataError, InterruptedTrainingError
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
+from fotltn.posterior.posterior import BrokenCells
 from fotltn.posterior.run import SamplingProgress, SamplingRun, sampler_of
 from fotltn.project.build import build
 from fotltn.project.callbacks import Callback
@@ -145,7 +146,7 @@ def test_what_does_not_fit_is_refused(model, tmp_path):
     assert_refused(model, folder, "a rate of 'Slow' is no share", rates=odd)
     fewer = {"Slow": NoiseRates(0.1, 0.1)}
     assert_refused(model, folder, "its rates are another thing", rates=fewer)
-    assert_refused(model, folder, "violations", violations={"Signs": True})
+    assert_refused(model, folder, "violations", violations={"Signs": BrokenCells(True, 1, 2)})
     worlds = {n: t for n, t in posterior.worlds.items() if n != "Slow"}
     assert_refused(model, folder, "its worlds are of other predicates", worlds=worlds)
     worlds = {**posterior.worlds, "Slow": posterior.worlds["Slow"][..., :-1]}
