@@ -111,7 +111,7 @@ def inspect(
             emit_json({"ok": True, **content})
         else:
             for side in state.sides:
-                warn((*side.theory.warnings, *side.facts.warnings))
+                warn(side.warnings)
             print(f"{' and '.join(side.name for side in state.sides)}: {address.url}")
             print("Stop with Ctrl-C.")
         sys.stdout.flush()

@@ -110,6 +110,10 @@ def _seconds(done: Mapping[Kind, int], *, boolean: bool) -> dict[str, float]:
     return {"values": values, "with_gradients": machine.time(done, gradients=True)}
 
 
+def _because(chosen: str) -> str:
+    return f", {chosen}" if chosen else ""
+
+
 def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) -> None:
     """How the worlds of a project would be sampled."""
     from dataclasses import asdict, replace
@@ -128,7 +132,8 @@ def _plan_project(path: Path, *, posterior: bool, timed: bool, as_json: bool) ->
     if built.config.method != "posterior":
         raise DataError(
             Diagnostic(
-                f"the project '{path}' learns by gradients, and its theory is planned",
+                f"the project '{path}' learns by gradients{_because(built.chosen)}, and its theory "
+                "is planned",
                 hint="fotltn plan THEORY --size SORT=NUMBER …; or --posterior, for sampling",
             )
         )

@@ -67,7 +67,9 @@ def with_method(config: Config, world: World) -> tuple[Config, str]:
         return replace(config, method="posterior"), "since rates of wrong labels are learned"
     if obstacle:
         return replace(config, method="gradient"), f"since {obstacle}"
-    if config.objective.axioms == "none" or not hard:
+    if config.objective.axioms == "none":
+        return replace(config, method="gradient"), "since axioms are left out"
+    if not hard:
         return replace(config, method="gradient"), "since no hard axiom says what is learned"
     return replace(config, method="posterior"), f"since hard axioms say much: {listing(hard, 4)}"
 

@@ -93,10 +93,7 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
     lines += list(_inputs(proposal))
     lines += ["", "[predicates]", *(f'{c.symbol} = "auto"' for c in learned)]
     lines += ["", "[objective]", 'facts = "cross-entropy"', 'together = "sum"']
-    if proposal.rules:
-        lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, beside the facts")]
-    else:
-        lines += [_said('axioms = "none"', 'there are none yet; then "log"')]
+    lines += ['axioms = "log"', _said("weight = 0.3", "of the axioms, beside the facts")]
     lines += ["", "[training]", "epochs = 300", "rate = 0.01"]
     lines += [_said("validation = 0.1", "the share of labels that says when to stop")]
     lines += [_said("patience = 30", "epochs without improvement, then it stops")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.truncation import End
 from fotltn.decisions import DecisionRule, rule_of
+from fotltn.errors import Diagnostic, Severity
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
@@ -58,6 +59,14 @@ class Inspected:
         if not self.learned:
             return ()
         return tuple(n for n in self.theory.signature.predicates if n not in self.learned)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What is odd in the theory, in the facts, and in how worlds were sampled."""
+        posterior = None if self.model is None else self.model.posterior
+        sampled = () if posterior is None else posterior.warnings
+        return (*self.theory.warnings, *self.facts.warnings,
+                *(Diagnostic(text, severity=Severity.WARNING) for text in sampled))  # fmt: skip
 
     @property
     def rule(self) -> DecisionRule:

@@ -83,9 +83,7 @@ async def theory(state: WebState, request: Request) -> Response:
         "axioms": axioms,
         "predicates": predicates(state),
         "complete": all(v["state"] != "pending" for a in axioms for v in a["values"]),
-        "warnings": [
-            d.as_dict() for s in state.sides for d in (*s.theory.warnings, *s.facts.warnings)
-        ],
+        "warnings": [d.as_dict() for s in state.sides for d in s.warnings],
     }
     shown = {name: Markup(typeset(source)) for name, source in sources.items()}
     return visit.answer("theory.html", content, {"shown": shown})

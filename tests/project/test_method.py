@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, dict[str, object], str]] = {
     "soft": (SOFT, {}, "no hard axiom says what is learned"),
     "hard of what is given": (GIVEN, {}, "no hard axiom says what is learned"),
     "facts alone": (
-        HARD, {"objective": {"axioms": "none"}}, "no hard axiom says what is learned",
+        HARD, {"objective": {"axioms": "none"}}, "axioms are left out",
     ),
     "vectors": (
         HARD, {"inputs": {"pump": {"embedding": 4}}}, "networks see what is learned of each 'pump'",
@@ -131,6 +131,6 @@ def test_training_says_which_and_why_and_a_model_has_the_choice(tmp_path: Path):
         "posterior", "since hard axioms say much: 'Loud', 'Wear', 'Stays'",
     )  # fmt: skip
     plain = run(app, ["train", str(folder), "--no-axioms", "--epochs", "1"])
-    assert "method: gradient, since no hard axiom says what is learned" in plain.output
+    assert "method: gradient, since axioms are left out" in plain.output
     asked = run(app, ["plan", str(folder)])
     assert "worlds at once" in asked.output

@@ -24,6 +24,8 @@ from fotltn.project.model import Model, load_model
 from fotltn.project.problem import problem_of
 from fotltn.project.sampled import sample_project
 from fotltn.project.train import train, train_and_save, without_axioms
+from fotltn.reporting.model_report import model_content, model_page
+from fotltn.web.inspected import of_model as inspected
 from tests.project.robots import other, project
 
 
@@ -91,6 +93,23 @@ def test_everything_that_models_do_works_on_shares(model):
     assert model.fixed == ("Near",)
     assert "18 sampled worlds" in model._repr_html_()
     assert model.why("Signs", {"r": "r0"}, time=1) is not None
+
+
+def test_pages_tell_of_worlds_and_of_chains_that_do_not_agree(model):
+    """The report has worlds where networks have epochs; both pages warn."""
+    assert model.posterior is not None
+    mixing = replace(model.posterior.mixing, r_hat={"Faulty": 3.0})
+    apart = replace(model, posterior=replace(model.posterior, mixing=mixing))
+    page = model_page(model_content(apart, "m"))
+    assert "<dt>Worlds</dt><dd>18</dd>" in page
+    assert "Epoch kept" not in page
+    assert "Chains do not agree on Faulty (R-hat 3.000)" in page
+    messages = [one.message for one in inspected(apart).warnings]
+    assert any("chains do not agree on Faulty" in text for text in messages)
+    agreed = replace(model.posterior, mixing=replace(mixing, r_hat={"Faulty": 1.0}, copied=0))
+    fine = replace(model, posterior=agreed)
+    assert "do not agree" not in model_page(model_content(fine, "m"))
+    assert not [one for one in inspected(fine).warnings if "agree" in one.message]
 
 
 def test_a_seed_reproduces_and_another_differs(tmp_path, model):

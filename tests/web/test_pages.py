@@ -311,6 +311,7 @@ def test_a_predicate_shows_how_reliable_its_degrees_are(pair, models):
     page = pair.get("/predicate/Crossing", headers=HTML).text
     assert text_of(page).count("Reliability") == 1
     assert page.count('<circle class="point"') == sum(b.count > 0 for b in measured.bins)
+    assert page.count('<text class="tick"') == 8  # numbers on both axes, and what they are
     assert get(pair, "/predicate/Close")["calibration"] is None
     assert "Reliability" not in pair.get("/predicate/Close", headers=HTML).text
 
