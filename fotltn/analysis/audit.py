@@ -16,6 +16,7 @@ from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.counts import count, measures
 from fotltn.analysis.evaluate_cells import degrees_of, used_predicates
+from fotltn.analysis.influence import influences
 from fotltn.analysis.metrics import kb_sat, satisfaction
 from fotltn.analysis.prefix import prefix, rebuild
 from fotltn.analysis.record import look_up
@@ -79,6 +80,7 @@ def audit(
         for name, (some, world) in worlds.items()
     }
     shares = _gradients(theory, tables, semantics, learned)
+    influence = {one.axiom: one for one in influences(theory, tables, semantics, learned)}
     evidence = rounded(tables if labels is None else labels, threshold)
     axioms = []
     for axiom in theory.axioms:
@@ -102,6 +104,7 @@ def audit(
             on_labels=on_labels,
             gradient_antecedent=gradient[0],
             gradient_consequent=gradient[1],
+            influence=influence.get(name),
         )
         axioms.append((row, replace(cells, tables=evidence)))
     together = _together(theory, values, semantics)

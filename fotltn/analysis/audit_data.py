@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from fotltn.analysis.influence import AxiomInfluence
 from fotltn.analysis.record import Record, look_up
 from fotltn.decisions import DecisionRule
 from fotltn.errors import renamed
@@ -23,6 +24,7 @@ class FindingKind(StrEnum):
     UNDECIDED = "undecided"  # neither true nor violated, since the trace ends
     CONTRADICTED = "contradicted"  # violated by the labels
     GRADIENT = "gradient"  # learning mostly makes the antecedent false
+    INFLUENCE = "influence"  # it hardly moves what is learned, and a guard would change that
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class AxiomAudit(Worlds):
         gradient_antecedent: the share of the gradient that goes to learned predicates of the
             antecedent; None if nothing has a gradient.
         gradient_consequent: the share that goes to those of the consequent.
+        influence: how much it can move what is learned; None if nothing is.
     """
 
     name: str
@@ -146,11 +149,12 @@ class AxiomAudit(Worlds):
     on_labels: CrispAudit | None
     gradient_antecedent: float | None
     gradient_consequent: float | None
+    influence: AxiomInfluence | None = None
 
     KEYS = (
         "axiom=name", "text", "weight", "hard", "implication", "value", "labels", "all_false",
-        "all_half", "antecedent", "gradient_antecedent", "gradient_consequent", "on_model",
-        "on_labels",
+        "all_half", "antecedent", "gradient_antecedent", "gradient_consequent", "influence",
+        "on_model", "on_labels",
     )  # fmt: skip
 
     @property

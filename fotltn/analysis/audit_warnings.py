@@ -12,6 +12,7 @@ from fotltn.analysis.audit_data import ROUNDING, AxiomAudit, Finding, FindingKin
 from fotltn.analysis.cells import Cells
 from fotltn.analysis.error_shares import ErrorMeasure, Errors, erring
 from fotltn.analysis.evaluate_cells import used_predicates
+from fotltn.analysis.influence import WEAKNESS
 from fotltn.analysis.prefix import Prefix
 from fotltn.format import degree, share
 from fotltn.logic import core as c
@@ -86,6 +87,8 @@ def _other(axiom: AxiomAudit) -> Warned:
                 f"{'' if labels.support is None else ' where its antecedent is true'}"
             ),
         )
+    if axiom.influence is not None and axiom.influence.weak:
+        yield FindingKind.INFLUENCE, f"{name}: {WEAKNESS} (fotltn audit --suggest)"
     part = axiom.gradient_antecedent
     if part is not None and part > MOSTLY:
         yield (

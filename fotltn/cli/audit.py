@@ -9,10 +9,10 @@ import typer
 
 from fotltn.cli.asked import asked_model
 from fotltn.cli.options import Json, NewTables, Threshold, TraceEnd
-from fotltn.cli.output import emit_json, one_folder
+from fotltn.cli.output import emit_json, emit_text, one_folder
 from fotltn.cli.tables import add, grid, say, say_knowledge_base, show
 from fotltn.errors import DataError
-from fotltn.format import count, degree, number, share
+from fotltn.format import NONE, count, degree, number, share
 from fotltn.semantics.config import check_share
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ _LEGEND = (
     "Support: bindings and times where the antecedent is true{where}; active: their share. "
     "Confidence: how often the consequent is true there; base: how often anywhere; "
     "lift: their ratio. Gradient: the shares that go to antecedent (if) and consequent (then)."
+)
+
+_SUGGESTED = (
+    "Active: where the antecedent is true. Slope: how far the axiom moves when all that is learned "
+    "does, from 0.5; share: of the slopes of all axioms, by weight. Guarded: how many times the "
+    "slope would be with its given conditions as a guard."
 )
 
 
@@ -36,6 +42,12 @@ def audit(
     data: NewTables = None,
     threshold: Threshold = None,
     end: TraceEnd = None,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest", help="Say how much each axiom moves what is learned, and rewrite the weak."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Audit the axioms: what their values rest on, and are worth.
@@ -59,7 +71,30 @@ def audit(
         rule = audited.rule.as_dict()
         emit_json({"ok": True, "trained": not before, **rule, **audited.as_dict()})
         return
-    _print(audited, before)
+    _suggest(audited) if suggest else _print(audited, before)
+
+
+def _suggest(audited: Audit) -> None:
+    """The influence of each axiom, and those that a guard would give more, rewritten."""
+    table = grid("axiom", "active", "slope", "share", "guarded", left=["axiom"])
+    weak = []
+    for axiom in audited.axioms:
+        one = axiom.influence
+        if one is None:
+            continue
+        gain = NONE if one.gain is None else f"{number(one.gain, 1)} ×"
+        active = share(axiom.evidence.active_share)
+        add(table, axiom.name, active, number(one.slope, 4), share(one.share), gain)
+        weak += [one.suggestion] if one.weak and one.suggestion else []
+    show(table)
+    print()
+    say(_SUGGESTED)
+    print()
+    if weak:
+        say("What a guard would give ten times as much or more, rewritten:")
+        emit_text("\n".join(weak) + "\n")
+    else:
+        say("No axiom would have ten times its slope with a guard.")
 
 
 def _print(audited: Audit, before: bool) -> None:

@@ -219,12 +219,7 @@ class Choice:
 
     def _all(self, support: Support | None, roster: Roster) -> Iterable[Key]:
         axes, keys = support or ((), [()])
-        if axes == self.axes:
-            return keys
-        missing = [a for a in self.axes if a not in axes]
-        order = picker((*axes, *missing), self.axes)
-        more = [list(roster.places(a)) for a in missing]
-        return (order((*key, *rest)) for key in keys for rest in itertools.product(*more))
+        return keys if axes == self.axes else _widened((axes, keys), self.axes, roster)
 
     def support(self, roster: Roster) -> Support | None:
         """Bindings outside of which it is never true; None if there is no such set."""
@@ -359,6 +354,8 @@ def _joined(kind: str, a: Support | None, b: Support | None, roster: Roster) -> 
     if kind == "or":
         wide = [_widened(support, axes, roster) for support in (a, b)]
         return axes, {*wide[0], *wide[1]}
+    if set(first) == set(second) and len(right) < len(left):
+        return _joined(kind, b, a, roster)
     if set(second) <= set(first):
         pick = picker(first, second)
         return axes, [
@@ -378,6 +375,8 @@ def _joined(kind: str, a: Support | None, b: Support | None, roster: Roster) -> 
 
 def _widened(support: Support, axes: Axes, roster: Roster) -> Iterable[Key]:
     mine, keys = support
+    if not keys:
+        return ()
     missing = [a for a in axes if a not in mine]
     order = picker((*mine, *missing), axes)
     more = [list(roster.places(a)) for a in missing]

@@ -84,6 +84,8 @@ def _trained(
     _set_thresholds(model, built)
     if warning := own_data_only(built.config, built.world):
         model.warnings += (warning,)
+    if built.config.objective.axioms != "none":
+        model.warnings += _without_influence(model)
     return model
 
 
@@ -105,6 +107,15 @@ def _feasible(built: Built, config: Config, more: InMemory) -> Built:
         return built
     other = build(replace(config, method="gradient"), more)
     return replace(other, chosen=f"since sampling worlds {why}")
+
+
+def _without_influence(model: Model) -> tuple[str, ...]:
+    """Say once which axioms hardly move what is learned."""
+    from fotltn.analysis.influence import WEAKNESS, influences
+
+    axioms = influences(model.theory, model.truth, model.semantics, model.grounding.open)
+    weak = [one.axiom for one in axioms if one.weak]
+    return (f"{', '.join(weak)}: {WEAKNESS} (fotltn audit --suggest)",) if weak else ()
 
 
 def _sampled(

@@ -1,0 +1,247 @@
+"""The watch: steps a second, entities that come one by one, nested X, memory, and a day with kills.
+
+    python -m benchmarks.watch [--json FILE] [--steps 20000] [--entities 100000]
+    python -m benchmarks.watch --day 1000000 [--kills 20]
+
+The day runs in a process that is killed again and again, and goes on from its folder each time. Its
+violations are compared with those of the offline evaluator on all steps. Times are CPU times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.common import carped_theory, report
+from fotltn.analysis.cell_rows import cell_rows
+from fotltn.analysis.cells import cells_of
+from fotltn.logic import core as c
+from fotltn.monitor.journal import Journal
+from fotltn.monitor.steps import Header
+from fotltn.monitor.watch import Watch
+from fotltn.project.scene import Scene, generate
+from fotltn.semantics.config import CRISP
+from fotltn.semantics.tables import Names, Tables
+from fotltn.syntax.load import parse_theory
+
+MANY = """
+sort s
+static predicate Car(s)
+predicate a(s), b(s), near(s, s)
+axiom A: forall x. G(a(x) -> F b(x))
+axiom B: forall x, y. G(near(x, y) & a(x) -> X[2] b(y))
+axiom C: forall x. G(Car(x) & a(x) -> F[<=5] b(x))
+axiom D: forall x. G(b(x) -> O[<=9] a(x))
+"""
+CHANGING = ("Run", "Stop", "Crossing", "OnSidewalk")
+
+
+def header_of(scene: Scene) -> Header:
+    """Who is there, and what they are."""
+    tables = scene.tables()
+    static = [
+        (predicate, agent)
+        for predicate in ("Car", "Ped")
+        for agent, true in zip(scene.agents, tables[predicate], strict=True)
+        if true
+    ]
+    return Header(static, entities={"agent": list(scene.agents)})
+
+
+def steps_of(scene: Scene) -> list[dict[str, Any]]:
+    """A scene step by step."""
+    names, tables = scene.agents, scene.tables()
+    steps: list[dict[str, Any]] = [{"facts": []} for _ in range(scene.size.steps)]
+    for predicate in (*CHANGING, "Close"):
+        for *agents, t in np.argwhere(tables[predicate]).tolist():
+            steps[t]["facts"].append([predicate, *(names[n] for n in agents)])
+    return steps
+
+
+def speed(count: int) -> Iterator[dict[str, Any]]:
+    """The paper's axioms, twenty agents; lines of JSON in, events out."""
+    scene = generate(10, 10, 2000, seed=0)
+    lines = [json.dumps(step) for step in steps_of(scene)]
+    lines = (lines * (count // len(lines) + 1))[:count]
+    for at_once in (True, False):
+        watch = Watch(carped_theory(), header=header_of(scene))
+        some = lines if at_once else lines[: count // 10]
+        began = time.process_time()
+        events = watch.steps(some) if at_once else (e for line in some for e in watch.step(line))
+        told = sum(len(json.dumps(event.as_dict())) > 0 for event in events)
+        spent = time.process_time() - began
+        how = "many at once" if at_once else "one by one"
+        yield {"what": f"13 axioms, 20 agents, {how}", "seconds": spent, "violations": told,
+               "steps/s": len(some) / spent}  # fmt: skip
+
+
+def entities(count: int) -> Iterator[dict[str, Any]]:
+    """Somebody new at every step; the time of each quarter."""
+    watch, began, last = Watch(parse_theory(MANY)), time.process_time(), 0.0
+    for n in range(count):
+        name, before = f"e{n}", f"e{max(0, n - 3)}"
+        facts = [("Car", name), ("a", name), ("near", name, f"e{max(0, n - 1)}")]
+        watch.step([*facts, ("b", before)])
+        if (n + 1) % (count // 4) == 0:
+            spent = time.process_time() - began
+            yield {"what": f"entities one by one, up to {n + 1:,}", "seconds": spent - last,
+                   "steps/s": count / 4 / (spent - last)}  # fmt: skip
+            last = spent
+
+
+def nested(depth: int) -> Iterator[dict[str, Any]]:
+    """`G(a -> X … X b)`, from its text to the violation."""
+    began = time.process_time()
+    watch = Watch(parse_theory(f"predicate a, b\naxiom A: G(a -> {'X ' * depth}b)"))
+    watch.step([("a",)])
+    told = list(watch.steps([[]] * depth))
+    assert [(e.time, e.step) for e in told] == [(0, depth)]
+    yield {"what": f"{depth:,} nested X", "seconds": time.process_time() - began}
+
+
+def resident() -> int:
+    """The memory of this process, in MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
+
+
+def memory(count: int) -> Iterator[dict[str, Any]]:
+    """Entities come and go for many steps, and are forgotten."""
+    watch = Watch(parse_theory(MANY), forget=100)
+    for part in range(4):
+        for n in range(part * count // 4, (part + 1) * count // 4, 1000):
+            names = [(f"e{k // 5}", f"e{k // 5 - 1}") for k in range(n, n + 1000)]
+            for _ in watch.steps([("a", x), ("b", y), ("near", x, y)] for x, y in names):
+                pass
+        yield {"what": f"memory after {watch.count:,} steps, in MiB", "seconds": float(resident())}
+
+
+# --- a day ---------------------------------------------------------------------------------------
+
+
+def day(count: int) -> Scene:
+    """A scene in which some cars do not stop."""
+    return generate(3, 3, count, seed=1, close=0.02)
+
+
+def day_steps(count: int) -> list[dict[str, Any]]:
+    """Its steps, some of which are wrong."""
+    rng, steps = random.Random(2), steps_of(day(count))
+    for number in range(0, count, 97):
+        facts = steps[number]["facts"]
+        if facts:
+            facts.pop(rng.randrange(len(facts)))
+    return steps
+
+
+def run_day(folder: Path, count: int) -> None:
+    """Go on from a folder, to the end."""
+    steps = day_steps(count)
+    watch = Watch(carped_theory(), header=header_of(day(count)))
+    with Journal(folder) as journal:
+        journal.resume(watch)
+        while watch.count < count:
+            first = watch.count
+            journal.write(watch.steps(steps[first : first + 2000]))
+            if watch.count % 10_000 == 0:
+                journal.save(watch, None)
+        journal.write(watch.finish("undecided"))
+        (folder / "done").touch()
+
+
+def whole_day(count: int, kills: int) -> dict[str, Any]:
+    """Kill the day again and again, and compare it with the offline evaluator."""
+    rng, killed = random.Random(3), 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        call = [sys.executable, "-m", "benchmarks.watch", "--day", str(count), "--folder", name]
+        while not (folder / "done").exists():
+            process = subprocess.Popen(call)
+            snapshot = folder / "watch.json"
+            before = snapshot.stat().st_mtime if snapshot.exists() else 0
+            while process.poll() is None and killed < kills:
+                time.sleep(0.05)
+                now = snapshot.stat().st_mtime if snapshot.exists() else 0
+                if now > before:  # it has come further
+                    time.sleep(rng.uniform(0, 1))
+                    process.kill()
+                    killed += 1
+                    break
+            process.wait()
+        events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event["number"] for event in events] == list(range(len(events)))
+    told = Counter(
+        (e["axiom"], tuple(e["binding"].values()), e["time"])
+        for e in events
+        if e["event"] == "violation"
+    )
+    expected = offline(count)
+    assert told == expected, ((told - expected).most_common(3), (expected - told).most_common(3))
+    return {"what": f"a day of {count:,} steps", "killed": killed, "violations": told.total()}
+
+
+def offline(count: int) -> Counter[tuple[Any, ...]]:
+    """The violations of a day, by the evaluator that has all of it."""
+    scene, theory = day(count), carped_theory()
+    agents = scene.agents
+    number = {name: place for place, name in enumerate(agents)}
+    size = len(agents)
+    tables = {n: torch.zeros(1, size, count) for n in CHANGING}
+    tables["Close"] = torch.zeros(1, size, size, count)
+    for n in ("Car", "Ped"):
+        tables[n] = torch.tensor(scene.tables()[n]).float().reshape(1, size, 1)
+    for t, step in enumerate(day_steps(count)):
+        for predicate, *names in step["facts"]:
+            tables[predicate][(0, *(number[n] for n in names), t)] = 1
+    data = Tables(
+        {"agent": size}, torch.tensor([count]), count, dict(tables),
+        names=Names(entities={"agent": tuple(agents)}), signature=theory.signature,
+    )  # fmt: skip
+    told: Counter[tuple[Any, ...]] = Counter()
+    for axiom in theory.axioms:
+        cells = cells_of(axiom, data, CRISP, budget=2**34)
+        rows, rule, cut = cell_rows(cells), cells.prefix.rule, cells.undecided
+        assert rows is not None
+        fails = c.Not(cells.body) if rule is None else c.And(rule[0], c.Not(rule[1]))
+        false = rows.where(fails)
+        wrong = false if cut is None else rows.where(c.Not(cut), false)
+        for cell in rows.first(wrong, 10**9):
+            told[axiom.name, tuple(cells.binding(cell).values()), cell.time] += 1
+    return told
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--long", type=int, default=1_000_000)
+    parser.add_argument("--day", type=int)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    if options.folder is not None:
+        run_day(options.folder, options.day)
+        return
+    if options.day is not None:
+        rows = [whole_day(options.day, options.kills)]
+    else:
+        rows = [*speed(options.steps), *entities(options.entities), *nested(10_000)]
+        rows += memory(options.long)
+    report("The watch", rows, options.json)
+
+
+if __name__ == "__main__":
+    main()

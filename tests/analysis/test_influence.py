@@ -1,0 +1,112 @@
+"""How much axioms move what is learned, and what a guard changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fotltn
+from fotltn.analysis.audit import audit
+from fotltn.analysis.audit_data import FindingKind
+from fotltn.analysis.cells import cells_of
+from fotltn.analysis.influence import guarded, influences
+from fotltn.logic.check import check
+from fotltn.semantics.config import CRISP, named, semantics_of
+from fotltn.syntax.load import parse_theory
+
+DECLARED = """
+sort s
+predicate Given(s), Rare(s), Near(s, s), Learned(s), Fuzzy(s)
+"""
+PLAIN = semantics_of("stable-product", 1.0)
+TWO = "axiom A: forall x. G(Rare(x) -> Learned(x))", "axiom B: forall x. G Learned(x)"
+
+
+def theory(*axioms: str):
+    return check(parse_theory(DECLARED + "\n".join(axioms)))
+
+
+def tables(checked, entities: int = 4, horizon: int = 5):
+    generator = torch.Generator().manual_seed(0)
+    rare = torch.zeros(entities, horizon)
+    rare[1, 2] = 1
+    return fotltn.tables(
+        checked.source,
+        Given=(torch.rand(entities, horizon, generator=generator) < 0.5).float(),
+        Rare=rare,
+        Near=(torch.rand(entities, entities, horizon, generator=generator) < 0.5).float(),
+        Learned=torch.rand(entities, horizon, generator=generator),
+        Fuzzy=torch.rand(entities, horizon, generator=generator),
+    )
+
+
+@pytest.mark.parametrize(
+    ("axiom", "wanted"),
+    [
+        ("forall x. G(Rare(x) -> Learned(x))", "G(forall x where Rare(x). Learned(x))"),
+        (
+            "forall x. G(Rare(x) & Learned(x) & Given(x) -> X Learned(x))",
+            "G(forall x where Rare(x) & Given(x). Learned(x) -> X Learned(x))",
+        ),
+        (
+            "forall x, y. G[1,3](Near(x, y) & x = y -> Learned(x))",
+            "G[1,3](forall x, y where Near(x, y). x = y -> Learned(x))",
+        ),
+        ("forall x. G(Learned(x) -> Given(x))", None),
+        ("forall x. G(Fuzzy(x) -> Learned(x))", None),
+        ("forall x. G(Y Rare(x) -> Learned(x))", None),
+        ("forall x where Given(x). G(Rare(x) -> Learned(x))", None),
+        ("forall x. G Learned(x)", None),
+        ("exists x. Rare(x) -> Learned(x)", None),
+    ],
+)
+def test_given_conditions_become_a_guard(axiom, wanted):
+    checked = theory(f"axiom A: {axiom}")
+    (one,) = influences(checked, tables(checked), PLAIN, ["Learned"])
+    assert one.suggestion == (None if wanted is None else f"axiom A: {wanted}")
+    if wanted is None:
+        return
+    # In two-valued logic, the two are violated at the same cells.
+    other = theory(f"axiom A: {wanted}")
+    both = [
+        {(tuple(v.binding.values()), v.time) for v in cells.worst(1000) if v.violated}
+        for cells in (cells_of(t.axioms[0], tables(t), CRISP, 0.5) for t in (checked, other))
+    ]
+    assert both[0] == both[1]
+    assert both[0] or "Rare" in axiom  # which is true once
+
+
+def test_the_gain_is_that_of_the_cells_that_are_left():
+    checked = theory(
+        "axiom A: forall x. G(Rare(x) -> Learned(x))", "axiom B: forall x. G Learned(x)"
+    )
+    weak, strong = influences(checked, tables(checked), PLAIN, ["Learned"])
+    assert weak.slope == pytest.approx(1 / 20)  # one of twenty cells
+    assert weak.gain == pytest.approx(20 / 5)  # inside of time, four points have nobody
+    assert strong.slope == pytest.approx(1)
+    assert weak.share + strong.share == pytest.approx(1)
+    assert strong.gain is None
+
+
+def test_an_audit_warns_of_what_moves_nothing():
+    checked = theory(
+        "axiom A: forall x. G(Rare(x) -> Learned(x))", "axiom B: forall x. G Learned(x)"
+    )
+    data = tables(checked, entities=100)
+    result = audit(checked, data, PLAIN, learned=["Learned"])
+    weak = [w for w in result.warnings if w.kind is FindingKind.INFLUENCE]
+    assert [w.axiom for w in weak] == ["A"]
+    assert "hardly any influence" in weak[0].message
+    influence = result.axiom("A").influence
+    assert influence is not None
+    assert influence.as_dict()["suggestion"] == "axiom A: G(forall x where Rare(x). Learned(x))"
+
+
+def test_nothing_moves_if_nothing_is_learned():
+    checked = theory("axiom A: forall x. G(Rare(x) -> Learned(x))")
+    assert influences(checked, tables(checked), PLAIN, []) == ()
+    assert influences(checked, tables(checked), named("crisp"), ["Learned"]) == ()
+
+
+def test_a_formula_without_a_rule_has_no_guard():
+    assert guarded(theory("axiom A: G(exists x. Rare(x))").axioms[0].formula, {"Rare"}) is None
