@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import marshal
 import random
 import subprocess
 import sys
@@ -135,20 +136,25 @@ def day(count: int) -> Scene:
     return generate(3, 3, count, seed=1, close=0.02)
 
 
-def day_steps(count: int) -> list[dict[str, Any]]:
-    """Its steps, some of which are wrong."""
+def day_steps(count: int, folder: Path | None = None) -> list[dict[str, Any]]:
+    """Its steps, some of which are wrong; they are made once for a folder."""
+    path = None if folder is None else folder / "steps"
+    if path is not None and path.exists():
+        return marshal.loads(path.read_bytes())  # type: ignore[no-any-return]
     rng, steps = random.Random(2), steps_of(day(count))
     for number in range(0, count, 97):
         facts = steps[number]["facts"]
         if facts:
             facts.pop(rng.randrange(len(facts)))
+    if path is not None:
+        path.write_bytes(marshal.dumps(steps))
     return steps
 
 
 def run_day(folder: Path, count: int) -> None:
     """Go on from a folder, to the end."""
-    steps = day_steps(count)
-    watch = Watch(carped_theory(), header=header_of(day(count)))
+    steps = day_steps(count, folder)
+    watch = Watch(carped_theory(), header=header_of(day(1)))
     with Journal(folder) as journal:
         journal.resume(watch)
         while watch.count < count:
@@ -165,6 +171,7 @@ def whole_day(count: int, kills: int) -> dict[str, Any]:
     rng, killed = random.Random(3), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        day_steps(count, folder)
         call = [sys.executable, "-m", "benchmarks.watch", "--day", str(count), "--folder", name]
         while not (folder / "done").exists():
             process = subprocess.Popen(call)
@@ -193,7 +200,7 @@ def whole_day(count: int, kills: int) -> dict[str, Any]:
 
 def offline(count: int) -> Counter[tuple[Any, ...]]:
     """The violations of a day, by the evaluator that has all of it."""
-    scene, theory = day(count), carped_theory()
+    scene, theory = day(1), carped_theory()
     agents = scene.agents
     number = {name: place for place, name in enumerate(agents)}
     size = len(agents)
