@@ -39,7 +39,7 @@ OPTIONS = {
                "--parquet", "--json"],
     "violations": ["--data", "--evidence", "--top", "--crisp", "--threshold", "--end", "--why",
                    "--flip-given", "--json"],
-    "audit": ["--data", "--threshold", "--end", "--json"],
+    "audit": ["--data", "--suggest", "--threshold", "--end", "--json"],
     "rules": ["--facts", "--presence", "--horizon", "--step", "--origin", "--timezone", "--data",
               "--theory", "--part", "--formula", "--semantics", "--threshold", "--end",
               "--resamples", "--seed", "--budget", "--json"],
