@@ -82,28 +82,60 @@ def influences(
     """
     if semantics.boolean or not learned:
         return ()
+    guards = _guards(theory, tables, learned)
+    slopes = _slopes(theory, tables, semantics, learned, guards)
+    if not slopes:
+        return ()
+    total = sum(a.weight * slopes[a.name] for a in theory.axioms)
+    return tuple(_influence(a, slopes, guards.get(a.name), total) for a in theory.axioms)
+
+
+def weak_axioms(
+    theory: CheckedTheory, tables: Tables, semantics: Semantics, learned: Collection[str]
+) -> tuple[str, ...]:
+    """The axioms that hardly move what is learned; those that a guard could help are looked at."""
+    if semantics.boolean or not learned:
+        return ()
+    helped = _guards(theory, tables, learned)
+    some = replace(theory, axioms=tuple(a for a in theory.axioms if a.name in helped))
+    return tuple(one.axiom for one in influences(some, tables, semantics, learned) if one.weak)
+
+
+def _guards(
+    theory: CheckedTheory, tables: Tables, learned: Collection[str]
+) -> dict[str, c.Formula]:
+    """The axioms that can have a guard, with it."""
+    crisp = {n for n in tables.predicates if n not in learned and _is_crisp(tables, n)}
+    guards = {a.name: guarded(a.formula, crisp) for a in theory.axioms}
+    return {name: formula for name, formula in guards.items() if formula is not None}
+
+
+def _slopes(
+    theory: CheckedTheory,
+    tables: Tables,
+    semantics: Semantics,
+    learned: Collection[str],
+    guards: Mapping[str, c.Formula],
+) -> dict[str, float]:
+    """The slope of each axiom, without a guard and with one; none if that is too large."""
     shapes = {}
     for name in learned:
         declared = theory.signature.predicates[name]
         times = 1 if declared.static else tables.horizon
         shapes[name] = (tables.batch, *(tables.sizes[s] for s in declared.sorts), times)
-    if sum(map(math.prod, shapes.values())) > _MOST_CELLS:
-        return ()
+    if not theory.axioms or sum(map(math.prod, shapes.values())) > _MOST_CELLS:
+        return {}
     degrees = {
         n: torch.full(shape, 0.5, dtype=tables.dtype, device=tables.lengths.device).requires_grad_()
         for n, shape in shapes.items()
     }
-    crisp = {n for n in tables.predicates if n not in learned and _is_crisp(tables, n)}
     formulas = {a.name: a.formula for a in theory.axioms}
-    guards = {a.name: guarded(a.formula, crisp) for a in theory.axioms}
-    formulas |= {name + _MARK: g for name, g in guards.items() if g is not None}
+    formulas |= {name + _MARK: formula for name, formula in guards.items()}
     predicates: dict[str, Tensor | SparseTable] = {**tables.predicates, **degrees}
     blank = replace(tables, predicates=predicates, decisions=None)
     with torch.enable_grad():
         values = axiom_values(formulas, blank, semantics)
-        slopes = {name: _slope(value, degrees) for name, value in values.items()}
-    total = sum(a.weight * slopes[a.name] for a in theory.axioms)
-    return tuple(_influence(a, slopes, guards[a.name], total) for a in theory.axioms)
+        return {name: _slope(value, degrees) for name, value in values.items()}
 
 
 def _influence(
@@ -134,7 +166,7 @@ def guarded(formula: c.Formula, crisp: Collection[str]) -> c.Formula | None:
     times = [layer for layer in start.layers if isinstance(layer, c.Aggregate)]
     if start.rule is None or not quantifiers or any(q.guard is not None for q in quantifiers):
         return None
-    moved = [part for part in conjuncts(start.rule[0]) if _guards(part, crisp)]
+    moved = [part for part in conjuncts(start.rule[0]) if _can_guard(part, crisp)]
     if not moved:
         return None
     rest = [part for part in conjuncts(start.rule[0]) if part not in moved]
@@ -148,7 +180,7 @@ def guarded(formula: c.Formula, crisp: Collection[str]) -> c.Formula | None:
     return inside
 
 
-def _guards(part: c.Formula, crisp: Collection[str]) -> bool:
+def _can_guard(part: c.Formula, crisp: Collection[str]) -> bool:
     """Whether a condition is given, and about the present alone."""
     timeless = not any(
         isinstance(n, c.Shift | c.Aggregate | c.Until | c.Edge | c.Quantifier)

@@ -11,11 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+import torch
+
 from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError, LimitError
 from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import fit
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
+from fotltn.networks.parts import parts
 from fotltn.posterior.plan import plan_of
 from fotltn.posterior.run import sampler_of
 from fotltn.project.apply import own_data_only
@@ -110,11 +113,17 @@ def _feasible(built: Built, config: Config, more: InMemory) -> Built:
 
 
 def _without_influence(model: Model) -> tuple[str, ...]:
-    """Say once which axioms hardly move what is learned."""
-    from fotltn.analysis.influence import WEAKNESS, influences
+    """Say once which axioms hardly move what is learned; of a part, if training was on parts."""
+    from fotltn.analysis.influence import WEAKNESS, weak_axioms
 
-    axioms = influences(model.theory, model.truth, model.semantics, model.grounding.open)
-    weak = [one.axiom for one in axioms if one.weak]
+    tables, signature, batches = model.truth, model.theory.signature, model.config.training.batches
+    first = next(parts(batches, tables, signature, {}, torch.Generator().manual_seed(0)))
+    if first is not None:
+        tables = first.fixed
+    try:
+        weak = weak_axioms(model.theory, tables, model.semantics, model.grounding.open)
+    except LimitError:  # guards make no axiom larger, but training may have been on less
+        return ()
     return (f"{', '.join(weak)}: {WEAKNESS} (fotltn audit --suggest)",) if weak else ()
 
 

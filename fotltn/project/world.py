@@ -355,12 +355,14 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
     """Tables of what the facts state; what they do not state is false.
 
     A predicate that is defined by a formula, and of which no fact is stated, is what its formula
-    says of the others. Functions that are computed have the values that they have now.
+    says of the others. What functions in Python make of the data is as it is for networks, and
+    functions that are computed have the values that they have now.
     """
-    index, truth, device = world.stated.index, world.stated.truth, world.fixed.lengths.device
+    index, truth, fixed = world.stated.index, world.stated.truth, grounding.fixed
+    device = fixed.lengths.device
     tables: dict[str, Tensor | SparseTable] = {}
     for name in (*grounding.learned, *(n for n in grounding.definitions if n in index)):
-        shape = table_shape(world.fixed, world.theory.signature.predicates[name])
+        shape = table_shape(fixed, world.theory.signature.predicates[name])
         if name not in index:
             nowhere = torch.zeros(len(shape), 0, dtype=torch.int64, device=device)
             tables[name] = SparseTable(nowhere, torch.zeros(0, dtype=dtype, device=device), shape)
@@ -372,9 +374,9 @@ def stated_tables(world: World, grounding: Grounding, dtype: torch.dtype) -> Tab
             tables[name] = table
     with torch.no_grad():
         stated = replace(
-            world.fixed,
-            predicates={**tables, **world.fixed.predicates},
-            functions={**world.fixed.functions, **grounding.function_values()},
+            fixed,
+            predicates={**tables, **fixed.predicates},
+            functions={**fixed.functions, **grounding.function_values()},
         )
         return grounding.completed(stated)
 

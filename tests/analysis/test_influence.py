@@ -9,7 +9,7 @@ import fotltn
 from fotltn.analysis.audit import audit
 from fotltn.analysis.audit_data import FindingKind
 from fotltn.analysis.cells import cells_of
-from fotltn.analysis.influence import guarded, influences
+from fotltn.analysis.influence import guarded, influences, weak_axioms
 from fotltn.logic.check import check
 from fotltn.semantics.config import CRISP, named, semantics_of
 from fotltn.syntax.load import parse_theory
@@ -110,3 +110,29 @@ def test_nothing_moves_if_nothing_is_learned():
 
 def test_a_formula_without_a_rule_has_no_guard():
     assert guarded(theory("axiom A: G(exists x. Rare(x))").axioms[0].formula, {"Rare"}) is None
+
+
+@pytest.mark.parametrize("batches", [None, {"by": "traces", "size": 1}])
+def test_training_warns_once_of_all_that_move_nothing(batches):
+    rare = [("Rare", f"t{n}", f"x{k}", 2) for n in range(2) for k in range(100) if k == 3]
+    rows = [("Learned", f"t{n}", f"x{k}", k % 5) for n in range(2) for k in range(100)]
+    columns = ("predicate", "trace", "arg1", "time")
+    facts = dict(zip(columns, map(list, zip(*rare, *rows, strict=True)), strict=True))
+    axioms = [
+        "axiom A: forall x. G(Rare(x) -> Learned(x))",
+        "axiom B: forall x. G(Rare(x) -> !Also(x))",
+        "axiom C: forall x. G(Also(x) -> WX Also(x))",
+        "axiom D: forall x. G(Made(x) -> Also(x))",
+    ]
+    text = "sort s\npredicate Rare(s), Learned(s), Also(s), Made(s)\n" + "\n".join(axioms)
+    model = fotltn.train(
+        text, facts=facts, learn=["Learned", "Also"], p=1.0,
+        predicates={"Made": lambda given, _: 1 - given.predicate("Rare")},
+        training={"epochs": 1, **({"batches": batches} if batches else {})},
+    )  # fmt: skip
+    (warning,) = [w for w in model.warnings if "influence" in w]
+    assert warning.startswith("A, B: hardly any influence on what is learned")
+    assert weak_axioms(model.theory, model.truth, model.semantics, ["Learned", "Also"]) == (
+        "A",
+        "B",
+    )

@@ -229,6 +229,8 @@ def test_modules_and_functions_of_ones_own(tmp_path):
     assert same(model.ask("A(x)", at="all").tensor, degrees.expand(1, 2, 2))
     assert model.tables.predicate("B").tolist() == [[[0.0, 1.0], [1.0, 1.0]]]
     assert model.grounding.open == ("A",)
+    assert model.truth.predicate("B").tolist() == [[[0.0, 1.0], [1.0, 1.0]]]
+    assert model.audit().axiom("Q").on_labels is not None
     model.save(tmp_path / "model")
     with pytest.raises(fotltn.DataError, match="'A' is computed by Python, by 'Constant'"):
         fotltn.load_model(tmp_path / "model")
