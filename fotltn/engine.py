@@ -239,7 +239,8 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
             raise SemanticsError(f"a step of the kind '{step.route}' is not compiled")
         if step.why == EQUATIONS:
             raise SemanticsError("a formula that is computed by the equations is not compiled")
-    prepared(model)  # facts are made ready outside
+    with tracing():
+        prepared(model)  # facts are made ready outside
     names = tuple(n for n, t in model.predicates.items() if isinstance(t, Tensor))
     axes: dict[str, tuple[c.Axis, ...]] = {}
 
@@ -253,7 +254,9 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
 
     with tracing():
         graph = make_fx(run)(*(model.predicates[name].detach() for name in names))  # type: ignore[union-attr]
-    fused = torch.compile(graph, backend=backend, dynamic=False)
+    # Loops over time hold too much for reductions that keep all of it in a GPU's registers.
+    options: Any = {"triton.persistent_reductions": False} if backend == "inductor" else None
+    fused = torch.compile(graph, backend=backend, dynamic=False, options=options)
     with warnings.catch_warnings():  # the compiler looks at gradients of tables that are no leaves
         warnings.filterwarnings("ignore", r"The \.grad attribute", UserWarning)
         fused(*(model.predicates[name] for name in names))

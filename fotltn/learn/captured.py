@@ -17,6 +17,19 @@ from fotltn.learn.objective import Losses
 EPOCHS_BEFORE = 3
 
 
+def captured(function: Callable[[], object]) -> Callable[[], None]:
+    """What a function does on the GPU without gradients, as one call; it is not done yet.
+
+    Raises:
+        RuntimeError: it does something that a graph cannot hold.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
 class CapturedStep:
     """The way there and back of a step; losses, values and gradients stay at their places."""
 

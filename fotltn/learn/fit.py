@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fotltn.errors import DataError
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
-from fotltn.learn.captured import EPOCHS_BEFORE, CapturedStep
+from fotltn.learn.captured import EPOCHS_BEFORE, CapturedStep, captured
 from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
 from fotltn.learn.identity import Digests, identity, refuse_other_task
 from fotltn.learn.objective import (
@@ -39,7 +39,8 @@ from fotltn.learn.task import Task
 from fotltn.networks.parts import DataPart, parts
 
 _STATE = "state.json"
-_LAYOUT = 2  # of that file
+_LAYOUT = 3  # of that file; in 2, its progress held the history
+_HISTORY = "history"  # one row an epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,20 @@ class Epoch:
     values: dict[str, float]
     watched: float
     best: bool
+
+    def row(self) -> list[float]:
+        """All of it as numbers; what is not there is no number."""
+        axioms = math.nan if self.axioms is None else self.axioms
+        losses = (float(self.number), self.loss, self.facts, axioms, self.watched)
+        return [*losses, float(self.best), *self.values.values()]
+
+    @classmethod
+    def of(cls, row: Sequence[float], names: Sequence[str]) -> Epoch:
+        """The epoch of a row, with the names of the axioms that it has values of."""
+        number, loss, facts, axioms, watched, best, *values = row
+        known = None if math.isnan(axioms) else axioms
+        by_name = dict(zip(names, values, strict=True))
+        return cls(int(number), loss, facts, known, by_name, watched, bool(best))
 
 
 @dataclass(slots=True)
@@ -224,14 +239,10 @@ class _Fit:
             return self.recorded()
         self.optimiser.zero_grad(set_to_none=True)
         if part is None and self.recordable(number):
-            try:
-                self.recorded = CapturedStep(self.modules, lambda: self.losses(number - 1, None))
-            except RuntimeError:  # a network does what a graph cannot hold
-                torch.cuda.synchronize()
-                self.alike = -math.inf
-                self.optimiser.zero_grad(set_to_none=True)
-            else:
+            if self.record(number):
+                assert self.recorded is not None
                 return self.recorded()
+            self.optimiser.zero_grad(set_to_none=True)
         step, values = self.losses(number - 1, part)
         if not step.total.requires_grad:
             return None
@@ -243,6 +254,20 @@ class _Fit:
         """Whether all further steps are alike, on a GPU, and draw no random numbers."""
         on_gpu = "cuda" in self.common
         return on_gpu and self.alike >= EPOCHS_BEFORE and number - 1 >= self.settled
+
+    def record(self, number: int) -> bool:
+        """Record a step, and that of the optimiser beside it; whether the first can be recorded."""
+        try:
+            self.recorded = CapturedStep(self.modules, lambda: self.losses(number - 1, None))
+        except RuntimeError:  # a network does what a graph cannot hold
+            torch.cuda.synchronize()
+            self.alike = -math.inf
+            return False
+        try:
+            self.take_step = captured(self.take_step)
+        except RuntimeError:  # an optimiser does
+            torch.cuda.synchronize()
+        return True
 
     def losses(self, epoch: float, part: DataPart | None) -> tuple[Losses, Tensor | None]:
         """The loss of a part at an epoch, and the values of axioms."""
@@ -297,11 +322,11 @@ class _Fit:
 
     def remember(self) -> None:
         """Copy the weights as the best ones."""
-        for name, tensor in self.modules.state_dict().items():
-            if name in self.best:
-                self.best[name].copy_(tensor)
-            else:
-                self.best[name] = tensor.detach().clone()
+        state = self.modules.state_dict()
+        if self.best:
+            torch._foreach_copy_([*self.best.values()], [state[name] for name in self.best])
+        else:
+            self.best = {name: tensor.detach().clone() for name, tensor in state.items()}
 
     def end(self, warnings: tuple[str, ...]) -> FitResult:
         """Leave the best weights, if that is asked for."""
@@ -351,7 +376,10 @@ class _Fit:
         tensors |= {f"drawn/{n}": t for n, t in self.drawn.items()}
         tensors |= {"rng/own": self.generator.get_state()}
         state, document = flatten(self.optimiser.state_dict(), prefix="optimiser/")
-        _, progress = flatten(asdict(self.progress))
+        history = self.progress.history
+        names = [*history[0].values] if history else []
+        tensors[_HISTORY] = torch.tensor([e.row() for e in history], dtype=torch.float64)
+        _, progress = flatten({**asdict(replace(self.progress, history=[])), "axioms": names})
         write_checkpoint(
             folder,
             self.progress.epoch,
@@ -367,7 +395,7 @@ class _Fit:
             return warnings
         tensors, documents = latest.checkpoint.tensors, latest.checkpoint.documents
         state: Any = documents.get(_STATE)
-        if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
+        if not isinstance(state, dict) or state.get("layout") not in (2, _LAYOUT):
             raise DataError(
                 f"the checkpoints in '{folder}' were written by another version of fotltn; "
                 "finish with that version, or remove them to start anew"
@@ -375,7 +403,12 @@ class _Fit:
         try:
             self.check(state, folder)
             progress = unflatten(state["progress"], {})
-            progress["history"] = [Epoch(**epoch) for epoch in progress["history"]]
+            names = progress.pop("axioms", None)
+            progress["history"] = (
+                [Epoch(**epoch) for epoch in progress["history"]]
+                if names is None
+                else [Epoch.of(row, names) for row in tensors[_HISTORY].tolist()]
+            )
             self.progress = Progress(**progress)
             self.modules.load_state_dict(below(tensors, "weights/"))
             device = next(self.modules.parameters()).device
@@ -383,7 +416,7 @@ class _Fit:
             self.drawn = {n: tensors[f"drawn/{n}"] for n in self.common}
             restore_optimiser(self.optimiser, documents["optimiser.json"], tensors)
             restore_generators({"own": self.generator}, below(tensors, "rng/"))
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(f"the checkpoint in '{folder}' does not fit: {error}") from None
         return warnings
 

@@ -27,7 +27,7 @@ _LOADS_COMPILER = ("add_param_group", "zero_grad", "state_dict", "load_state_dic
 def make_optimiser(
     name: str, weights: Sequence[nn.Parameter], rate: float, options: Mapping[str, Any]
 ) -> torch.optim.Optimizer:
-    """The optimiser of that name; on a GPU one that is fused, unless options say otherwise.
+    """The optimiser of that name; on a GPU a fused one that can be recorded, unless options differ.
 
     Raises:
         DataError: it does not take the rate or the options.
@@ -36,6 +36,8 @@ def make_optimiser(
     chosen = dict(options)
     if weights[0].is_cuda and kind in _FUSED and not {"foreach", "fused"} & {*chosen}:
         chosen["fused"] = True
+        if "capturable" in inspect.signature(kind).parameters:
+            chosen.setdefault("capturable", True)
     try:
         optimiser: torch.optim.Optimizer = kind(weights, lr=rate, **chosen)
     except (TypeError, ValueError, RuntimeError) as error:

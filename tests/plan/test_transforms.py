@@ -145,6 +145,16 @@ def test_a_compiled_plan_has_the_same_values_and_gradients(lengths):
         close(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs))
 
 
+def test_products_over_facts_are_compiled():
+    tables, model = scene(8)
+    run = prepared(model, SEMANTICS["witness"])
+    expected = total(run, model, tables)
+    found = total(compiled(run, model, backend="aot_eager"), model, tables)
+    close(found, expected)
+    inputs = list(tables.values())
+    close(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs))
+
+
 def test_what_would_be_compiled_wrongly_is_refused():
     _, model = scene()
     formula = {"A": AXIOMS["A1"]}
