@@ -1,7 +1,7 @@
 """Rules, trees, networks and posteriors on the same ten folds of CAVIAR, by clip.
 
     python -m reproduction.caviar.tables FOLDER TABLES
-    python -m reproduction.caviar.study TABLES [--out docs/caviar] [--method NAME] [--fold N]
+    python -m reproduction.caviar.study TABLES [--out docs/caviar] [--processes N]
 
 Adds to OUT/runs.jsonl what is not there yet: a line for each method, amount of labels and fold. All
 choices are made on the clips for training, with all their labels, by two inner folds: the setting
@@ -22,7 +22,11 @@ import json
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import cache
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -169,26 +173,57 @@ class Study:
         return sum(float(one["loss"][0]) for one in metrics)
 
 
+Run = tuple[str, str, int]
+
+
+@cache
+def _made(folder: Path) -> Study:
+    return Study(folder)
+
+
+def _record(folder: Path, run: Run, chosen: Mapping[str, Choice]) -> dict[str, Any]:
+    return _made(folder).run(*run, chosen)
+
+
+def _stages(
+    wanted: Sequence[str], only: Sequence[int], amounts: Sequence[str]
+) -> Iterator[list[Run]]:
+    """Runs by method, labels and fold, those first whose choices others take over."""
+    runs = [(method, labels, fold) for labels, fold, method in product(amounts, only, wanted)
+            if labels in ONLY.get(method, LABELS)]  # fmt: skip
+    yield [run for run in runs if run[1] == "all" and run[0] not in TAKES]
+    yield [run for run in runs if run[1] == "all" and run[0] in TAKES]
+    yield [run for run in runs if run[1] != "all"]
+
+
 def study(
-    folder: Path, out: Path, wanted: Sequence[str], only: Sequence[int], amounts: Sequence[str]
+    folder: Path,
+    out: Path,
+    wanted: Sequence[str],
+    only: Sequence[int],
+    amounts: Sequence[str],
+    processes: int = 1,
 ) -> Iterator[str]:
     """Do what is not on record yet; a line for each run."""
     out.mkdir(parents=True, exist_ok=True)
-    path, made = out / "runs.jsonl", Study(folder)
+    path = out / "runs.jsonl"
     done = {(r["method"], r["labels"], r["fold"]): r for r in records(out)}
-    for labels in amounts:
-        for fold in only:
-            for method in wanted:
-                if (method, labels, fold) in done or labels not in ONLY.get(method, LABELS):
-                    continue
-                chosen = {m: done[m, "all", fold]["chosen"] for m in METHODS
-                          if (m, "all", fold) in done}  # fmt: skip
-                record = made.run(method, labels, fold, chosen)
-                done[method, labels, fold] = record
+    _made(folder)
+    with ExitStack() as stack:
+        order: Any = map
+        if processes > 1:
+            pool = ProcessPoolExecutor(processes, get_context("spawn"))
+            order = stack.enter_context(pool).map
+        for stage in _stages(wanted, only, amounts):
+            todo = [run for run in stage if run not in done]
+            chosen = [{m: done[m, "all", run[2]]["chosen"] for m in METHODS
+                       if (m, "all", run[2]) in done} for run in todo]  # fmt: skip
+            for record in order(_record, [folder] * len(todo), todo, chosen):
+                done[record["method"], record["labels"], record["fold"]] = record
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
-                taken = f"{record['seconds']:6.1f} s  {record['chosen']}"
-                yield f"{labels:5} fold {fold} {method:22} {taken}"
+                told = f"{record['labels']:5} fold {record['fold']} {record['method']:22}"
+                yield f"{told} {record['seconds']:6.1f} s  {record['chosen']}"
 
 
 def records(out: Path) -> list[dict[str, Any]]:
@@ -207,11 +242,12 @@ def main() -> int:
     parser.add_argument("--method", action="append", choices=METHODS)
     parser.add_argument("--fold", action="append", type=int, choices=range(FOLDS))
     parser.add_argument("--labels", action="append", choices=LABELS)
+    parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
     try:
         for line in study(
             asked.tables, asked.out, asked.method or METHODS, asked.fold or range(FOLDS),
-            asked.labels or LABELS,
+            asked.labels or LABELS, asked.processes,
         ):  # fmt: skip
             sys.stdout.write(line + "\n")
             sys.stdout.flush()

@@ -228,6 +228,27 @@ def test_a_study_writes_a_record_for_each_method_once(made, tmp_path):
     assert not list(study.study(made, tmp_path, wanted, [2], ["all", "5"]))
 
 
+def test_what_others_take_over_is_chosen_first():
+    first, second, third = study._stages(study.METHODS, range(10), study.LABELS)
+    assert {run[1] for run in first + second} == {"all"}
+    assert not {run[0] for run in first} & set(study.TAKES)
+    for method in study.TAKES:
+        assert {(other, "all", 3) for other in study.TAKES[method].values()} <= set(first)
+        assert (method, "all", 3) in second
+    assert ("posterior", "noisy", 9) in third
+    assert ("network and axioms", "5", 9) not in third
+
+
+@pytest.mark.slow
+def test_processes_write_the_same_records(made, tmp_path):
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        list(study.study(made, out, ("rules",), [2, 3], ["all", "5"], processes))
+    one, two = ([{**r, "seconds": 0} for r in study.records(tmp_path / str(n))] for n in (1, 2))
+    assert one == two
+    assert len(one) == 4
+
+
 def test_a_folder_without_tables_is_told(tmp_path):
     with pytest.raises(DataError, match=r"there is no 'pairs.csv'.*reproduction.caviar.tables"):
         study.Study(Path(tmp_path))
