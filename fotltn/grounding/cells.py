@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,10 @@ Number = TypeVar("Number", bound=np.generic)
 
 #: What a time is, for messages.
 A_TIME = "a whole number from 0"
+
+#: Words that are numbers in any column, and those that are truth values in columns of predicates.
+FLAGS = {"true": 1.0, "false": 0.0}
+TRUTHS = FLAGS | {"yes": 1.0, "no": 0.0}
 
 #: Text by number: each word once, and for each cell the number of its word.
 NUMBERED = pa.dictionary(pa.int32(), pa.string())
@@ -80,15 +84,17 @@ def where(mask: Any) -> Ints:
     return rows
 
 
-def numbers(column: pa.ChunkedArray, *, words: bool = True) -> Floats:
+def numbers(column: pa.ChunkedArray, words: Mapping[str, float] = FLAGS) -> Floats:
     """Cells as numbers: NaN where a cell is missing, infinite where it is no number.
 
-    With `words`, true and false are 1 and 0.
+    Args:
+        column: the cells.
+        words: words that stand for numbers, in small letters.
     """
     return by_word(column, lambda text: _numbers(text, words), np.nan)
 
 
-def _numbers(column: pa.ChunkedArray, words: bool) -> Floats:
+def _numbers(column: pa.ChunkedArray, words: Mapping[str, float]) -> Floats:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     try:
@@ -117,7 +123,7 @@ def times(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     """Cells as points in time, and which of them are none."""
 
     def points(text: pa.ChunkedArray) -> Ints:
-        values = _numbers(text, words=False)
+        values = _numbers(text, {})
         right = (values >= 0) & (values < 2**31) & (values == np.floor(values))
         return np.where(right, values, -1).astype(np.int64)
 
@@ -126,10 +132,10 @@ def times(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     return (np.where(wrong, 0, every) if wrong.any() else every), wrong
 
 
-def _number(text: str, words: bool) -> float | None:
+def _number(text: str, words: Mapping[str, float]) -> float | None:
     lowered = text.strip().lower()
-    if words and lowered in ("true", "false"):
-        return float(lowered == "true")
+    if lowered in words:
+        return words[lowered]
     try:
         number = float(lowered.replace("_", "x"))
     except ValueError:

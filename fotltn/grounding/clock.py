@@ -406,7 +406,7 @@ def _measured(column: pa.ChunkedArray) -> Readings:
     if holds_stamps(column):
         column = column.cast(pa.string())
     there = pc.is_valid(column).to_numpy()
-    at = numbers(column, words=False)
+    at = numbers(column, {})
     wrong = there & ~np.isfinite(at)
     return Readings(np.where(np.isfinite(at), at, 0.0), there, wrong, np.zeros(len(at), dtype=bool))
 

@@ -15,7 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fotltn.errors import did_you_mean, listing, name_hint
-from fotltn.grounding.cells import A_TIME, Codes, Floats, Ints, encode, numbers, times, where
+from fotltn.grounding.cells import (
+    A_TIME,
+    TRUTHS,
+    Codes,
+    Floats,
+    Ints,
+    encode,
+    numbers,
+    times,
+    where,
+)
 from fotltn.grounding.clock import complain_of_stamps, time_hint
 from fotltn.grounding.collect import EVERY, Collector, Rows, SourceRows, Symbol, SymbolKind
 from fotltn.grounding.read import TablePlace, as_text
@@ -218,7 +228,7 @@ class _SymbolReader:
             self.complain(where(pc.is_null(cells)), f"'{name}' has no value (of sort {sort})")
             filled = pc.fill_null(cells, "")
             return self.collector.entities[sort].encode(filled).astype(np.float64)
-        values = numbers(cells, words=not function)
+        values = numbers(cells, {} if function else TRUTHS)
         if function:
             wrong, expected = ~np.isfinite(values), "a finite number"
         else:

@@ -39,8 +39,8 @@ class Wide:
         time: the column with the time; without it, the table is static.
         trace: the column with the trace; without it, rows are of the only trace, or, if the table
             is static, of every trace.
-        predicates: predicates, or functions, by column. A cell is a degree, true or false (of a
-            function, its result). An empty cell states nothing.
+        predicates: predicates, or functions, by column. A cell is a degree, true or false, yes
+            or no (of a function, its result). An empty cell states nothing.
         arguments: for a column among `predicates`, the columns of the arguments, or fixed
             entities. Without it, the entity of the row is the only argument.
         features: columns with numbers, true and false, or text.

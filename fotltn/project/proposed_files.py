@@ -154,7 +154,7 @@ def _measures(table: ProposedTable) -> Iterator[str]:
             yield f"{symbol} = {{ {how} }}"
     if table.several:
         for column in table.of(Role.GIVEN):
-            true = [w for w in column.words if w.lower() in ("1", "true", "1.0")]
+            true = column.true_words
             how = f"column = {_text(column.name)}, among = {_list(true)}, only_true = true"
             yield f"{column.symbol} = {{ {how} }}"
     for symbol, arguments in table.links.items():

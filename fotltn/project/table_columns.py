@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fotltn.errors import DataError
-from fotltn.grounding.cells import Floats, Ints, encode, numbers
+from fotltn.grounding.cells import TRUTHS, Floats, Ints, encode, numbers
 from fotltn.grounding.frames import read_sources
 from fotltn.grounding.read import TablePlace, as_text
 from fotltn.grounding.stamps import NO_TIME, holds_stamps, instants, stamp_text, with_zone
@@ -79,8 +79,7 @@ class TableColumn:
     @property
     def is_truth(self) -> bool:
         """Whether all cells that are not empty are true or false."""
-        known = {"0", "1", "true", "false", "0.0", "1.0"}
-        return bool(self.words) and {w.lower() for w in self.words} <= known
+        return bool(self.words) and all(_truth(word) is not None for word in self.words)
 
     @property
     def is_whole(self) -> bool:
@@ -159,9 +158,14 @@ class TableColumn:
         return int(np.nanmin(self.values)) if at is None else int(at.min())
 
     @property
+    def true_words(self) -> list[str]:
+        """The words that say that something is true."""
+        return [word for word in self.words if _truth(word) == 1]
+
+    @property
     def truth(self) -> Floats:
         """1 and 0; NaN where a cell is empty."""
-        true = np.array([w.lower() in ("1", "true", "1.0") for w in self.words] or [False])
+        true = np.array([_truth(word) == 1 for word in self.words] or [False])
         return np.where(self.codes < 0, np.nan, true[self.codes].astype(np.float64))
 
 
@@ -212,6 +216,11 @@ def _column(place: TablePlace, table: pa.Table) -> TableColumn:
         name, tuple(words.take(pa.array(used)).to_pylist()), order[codes].astype(np.int64),
         numbers(cells),
     )  # fmt: skip
+
+
+def _truth(word: str) -> float | None:
+    """The truth value that a word is, if it is one."""
+    return {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, **TRUTHS}.get(word.lower())
 
 
 def unique(*keys: Ints) -> bool:

@@ -331,3 +331,13 @@ def test_what_cannot_be_learned(tmp_path, call):
         status, _, err = call("new", tmp_path / "project", *options)
         assert (status, expected in err) == (1, True)
         assert not (tmp_path / "project").exists()
+
+
+def test_yes_and_no_are_true_and_false(tmp_path):
+    rows = [
+        [f"m{n}", t, "yes" if t > 2 else "no" if t % 2 else ""] for n in range(3) for t in range(6)
+    ]
+    path = write(tmp_path / "m.csv", ["machine", "hour", "failed"], rows)
+    (column,) = [c for c in propose(path).main.columns if c.role == Role.LEARNED]
+    assert (column.name, column.gaps, column.true_words) == ("failed", 6, ["yes"])
+    assert (column.truth[1], column.truth[3]) == (0.0, 1.0)

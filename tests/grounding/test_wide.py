@@ -351,3 +351,11 @@ def test_a_static_predicate_in_a_table_with_times_must_agree():
     assert facts.warnings == ()
     with pytest.raises(DataError, match="row 2 of the data frame, column 'car': 'Car' is 0 here"):
         read(wide(table | {"car": [1, 0, 0]}, predicates={"car": "Car"}))
+
+
+def test_yes_and_no_are_truth_values_of_predicates_and_words_of_features():
+    rows = {"who": ["a", "a", "a"], "t": [0, 1, 2], "halt": ["yes", "No", None], "wet": ["yes"] * 3}
+    table = wide(rows, predicates={"halt": "Stop"}, features=["wet"])
+    facts, features = read(table)
+    assert named(facts)["Stop"] == [("", ("a",), 0, 1.0), ("", ("a",), 1, 0.0)]
+    assert features["agent"].names == ("wet=yes",)
