@@ -1,4 +1,4 @@
-"""What the site adds to the pages: the files beside docs/, the reference, and colours for formulas.
+"""What the site adds: files beside docs/, notebooks, the reference, and colours for formulas.
 
 MkDocs calls the functions named on_…. The pages stay as they read in a checkout: links that leave
 docs/ are turned to where their file is on the site, and the words after the language of a block,
@@ -7,6 +7,7 @@ which say how tests run it, become its title or go.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import sys
@@ -19,6 +20,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 #: Files beside docs/, by their place on the site.
 BESIDE = {
@@ -53,10 +55,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files beside docs/, a list of decisions, and the reference of public names."""
+    """Add the files beside docs/, notebooks, a list of decisions, and the reference."""
     texts = {place: (ROOT / source).read_text("utf-8") for place, source in BESIDE.items()}
     texts["decisions/index.md"] = decisions()
     texts |= {f"reference/{place}.md": text for place, text in reference()}
+    texts |= {f"notebooks/{file.stem}.md": notebook(file) for file in NOTEBOOKS}
     for place, text in texts.items():
         files.append(File.generated(config, place, content=text))
     return files
@@ -72,6 +75,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     parts[::2] = [_prose(part, place, source) for part in parts[::2]]
     parts[1::2] = [_FENCE.sub(_fence, part) for part in parts[1::2]]
     return "".join(parts)
+
+
+def notebook(file: Path) -> str:
+    """A notebook as a page: its text, its code, and where to get the file."""
+    title, *cells = json.loads(file.read_text("utf-8"))["cells"]
+    parts = ["".join(title["source"]), f"[Get this notebook]({file.name}) and open it in Jupyter."]
+    for cell in cells:
+        source = "".join(cell["source"])
+        is_text = cell["cell_type"] == "markdown"
+        parts.append(source if is_text else f"```python\n{source}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def decisions() -> str:
