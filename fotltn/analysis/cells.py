@@ -374,15 +374,29 @@ class Cells:
     def _number(self, axis: c.Axis, entities: Mapping[str, str], trace: int) -> int:
         """The place on an axis at which variables are bound to entities of these names."""
         wanted = tuple(entities[v] for v in axis.name.split(","))
-        places = reversed(range(self.tables.size(axis)))  # of equal names the first is meant
-        bound = {tuple(binding([axis], [i], trace, self.tables).values()): i for i in places}
         if axis.relation is None:
-            known = {name: i for (name,), i in reversed(bound.items())}
+            known = self._numbers(str(axis.sort), trace)
             problem = f"no entity of sort '{axis.sort}' is named '{wanted[0]}'"
             return look_up(known, wanted[0], problem)
-        if wanted not in bound:
+        sorts = self.tables.signature.relations[axis.relation].sorts
+        numbers = [
+            self._numbers(sort, trace).get(name, -1)
+            for sort, name in zip(sorts, wanted, strict=True)
+        ]
+        tuples = self.tables.relation(axis.relation)
+        hits = (tuples == torch.tensor(numbers, device=tuples.device)).all(-1).nonzero()
+        if not len(hits):
             raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
-        return bound[wanted]
+        return int(hits[0])
+
+    def _numbers(self, sort: str, trace: int) -> dict[str, int]:
+        """The entities of a sort by name; of equal names the first is meant."""
+        names, size = self.tables.names, self.tables.sizes[sort]
+
+        def made() -> dict[str, int]:
+            return {names.called(sort, trace, i): i for i in reversed(range(size))}
+
+        return self.tables.derived(("numbers", sort, trace), made)
 
 
 def cells_of(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import torch
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fotltn.errors import FotError
+from fotltn.grounding.labels import Labels
 from fotltn.reporting.typeset import typeset
 from fotltn.syntax import formula as f
 from fotltn.web.responses import RefusedError
@@ -31,11 +33,46 @@ async def compare(state: WebState, request: Request) -> Response:
     content = {
         "inspected": [described(s) for s in state.sides],
         "comparable": state.comparable,
+        "warnings": _odd(state),
         "axioms": [await _axiom(state, name, formulas) for name, formulas in sources.items()],
         "predicates": [await _predicate(state, name) for name in known[0] if name in known[1]],
     }
     shown = {name: Markup(typeset(formulas[0])) for name, formulas in sources.items()}
     return visit.answer("compare.html", content, {"shown": shown})
+
+
+def _odd(state: WebState) -> list[str]:
+    """Why numbers of the two do not mean the same."""
+    one, other = state.sides
+    warnings = []
+    if one.semantics != other.semantics:
+        warnings.append(
+            "The two have different semantics, so that their values of axioms do not mean the "
+            "same; --semantics and --p look at both with one."
+        )
+    if (one.rule, one.end) != (other.rule, other.end):
+        warnings.append(
+            "The two decide differently what is true, or what the end of a trace means, so that "
+            "their shares of violations do not mean the same; --threshold and --end set one rule."
+        )
+    if not _same_labels(one.test, other.test):
+        warnings.append("The two are tested on different facts, so that scores are not comparable.")
+    if not state.comparable:
+        warnings.append(
+            "The two are not about the same traces, entities and times, so that only their values "
+            "can be compared."
+        )
+    return warnings
+
+
+def _same_labels(one: Labels | None, other: Labels | None) -> bool:
+    """Whether labels say the same of the same facts."""
+    if one is None or other is None:
+        return one is other
+    return one.index.keys() == other.index.keys() and all(
+        torch.equal(one.index[n], other.index[n]) and torch.equal(one.truth[n], other.truth[n])
+        for n in one.index
+    )
 
 
 async def _axiom(state: WebState, name: str, sources: list[f.Formula]) -> dict[str, Any]:
@@ -76,12 +113,16 @@ async def _predicate(state: WebState, name: str) -> dict[str, Any]:
             distance, decided = await state.jobs.get(
                 ("distance", name), lambda: _distance(one, other)
             )
+    pr_auc = [None if score is None else score.pr_auc.value for score in scores]
     return {
         "predicate": name,
         "learned": learned,
         "distance": distance,
         "decided": decided,
-        "pr_auc": [None if score is None else score.pr_auc.value for score in scores],
+        "facts": [None if score is None else score.facts for score in scores],
+        "pr_auc": pr_auc,
+        "gain": _minus(pr_auc),
+        "chance": [None if score is None else score.chance.value for score in scores],
     }
 
 

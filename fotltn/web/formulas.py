@@ -12,7 +12,7 @@ from fotltn.errors import FotError
 from fotltn.reporting.typeset import typeset
 from fotltn.web.responses import RefusedError, answer, failed, query
 from fotltn.web.state import WebState
-from fotltn.web.views import about, cell_page, predicates
+from fotltn.web.views import CELL, about, cell_page, predicates
 from fotltn.web.visit import MAX_FORMULA, Visit, listing
 
 #: What can be asked for: the value first, or all at once.
@@ -53,7 +53,7 @@ async def formula(state: WebState, request: Request) -> Response:
     heat, closed = seen.heat, seen.standing.value is not None
     sort = visit.choice("sort", ("violation", "name"), "violation")
     order = heat.order if sort == "violation" else heat.order.sort().values
-    rows = listing(visit, heat.cells, order, sort)
+    rows = listing(visit, heat.cells, order, sort, heat.truth if closed else None)
     if form == "bytes":
         return rows.part(heat.bytes)
     mean = None if closed or not heat.count else float(heat.values[heat.order].nanmean())
@@ -96,7 +96,7 @@ def _page(visit: Visit, content: dict[str, Any]) -> Response:
 
 async def formula_cell(state: WebState, request: Request) -> Response:
     """A cell of a typed formula: why it has its value."""
-    visit = Visit(state, request, ("text", "model", "row", "time", "change"))
+    visit = Visit(state, request, ("text", *CELL), bound=True)
     text = _text(visit)
     if not text:
         raise RefusedError(400, "there is no formula", "give one as 'text'")

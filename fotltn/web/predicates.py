@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fotltn.analysis.over_time import NO_BYTE
+from fotltn.web.places import where
 from fotltn.web.responses import query
 from fotltn.web.rows import Predictions
 from fotltn.web.state import WebState
 from fotltn.web.views import gaps
 from fotltn.web.views import predicates as listed_predicates
-from fotltn.web.visit import Visit, listing, same
+from fotltn.web.visit import Visit, cell_at, listing, same
 
 #: What a heat map of a predicate can show.
 SHOWN = ("predictions", "labels")
@@ -91,7 +92,7 @@ async def predicate(state: WebState, request: Request) -> Response:
         "panels": [
             rows.panel(
                 base, {"show": show, **same(one), **asked},
-                f"{base}/row" + query({"model": one + 1}), shades, table.values.shape[1],
+                f"{base}/row" + query(same(one)), shades, table.values.shape[1],
                 title=title, hue=hue,
             )
             for one, show, title, shades, hue in maps
@@ -113,6 +114,7 @@ def _row(table: Predictions, row: int) -> dict[str, Any]:
     both = [(truth, s) for truth, s in pairs if truth is not None and s is not None]
     return {
         "row": row,
+        "place": where(table.cells, row),
         "trace": table.cells.trace_of(row),
         "binding": table.cells.binding(table.cells.cell(row, 0)),
         "error": float(table.errors[row]) if both else None,
@@ -127,17 +129,17 @@ def _row(table: Predictions, row: int) -> dict[str, Any]:
 
 async def predicate_row(state: WebState, request: Request) -> Response:
     """One row of a predicate: predictions and labels over time."""
-    visit = Visit(state, request, ("model", "row", "time"))
+    visit = Visit(state, request, ("model", "row", "time", "t", "trace"), bound=True)
     name, side = visit.name, visit.side
     decl = state.predicate(side, name)
     tables = await _tables(visit)
     table = tables[side]
-    row = visit.number("row", 0, table.cells.rows - 1)
+    row, time = cell_at(visit, table.cells, table.values.shape[1])
     content = {
         "predicate": name,
         "static": decl.static,
         "model": visit.inspected.name,
-        "time": visit.number("time", 0, table.values.shape[1] - 1),
+        "time": time,
         "threshold": table.cells.threshold_of(name),
         **_row(table, row),
     }

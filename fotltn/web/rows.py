@@ -135,11 +135,11 @@ def _existing(cells: Cells) -> Tensor:
 
 
 def chosen(order: Tensor, cells: Cells, trace: int | None, find: str | None) -> Tensor:
-    """The rows of an order that belong to a trace, and bind an entity of a name."""
+    """The rows of an order that belong to a trace, and bind entities that some words name."""
     if trace is not None:
         order = order[order // cells.bindings == trace]
-    if find is not None:
-        order = order[cells.containing(find)[order]]
+    for word in (find or "").split():
+        order = order[cells.containing(word)[order]]
     return order
 
 

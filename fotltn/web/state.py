@@ -27,6 +27,7 @@ from fotltn.syntax.theory import PredicateDecl
 from fotltn.web.budget import check_cost
 from fotltn.web.inspected import Inspected
 from fotltn.web.jobs import PATIENCE, Jobs, Lane
+from fotltn.web.places import where
 from fotltn.web.responses import RefusedError
 from fotltn.web.rows import Predictions, difference, predictions
 
@@ -34,6 +35,27 @@ T = TypeVar("T")
 
 #: Facts that would change a cell most, as many as are shown.
 INFLUENCES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCell:
+    """The worst cell of a formula.
+
+    Args:
+        row: its row.
+        time: its time.
+        name: what it is called.
+        place: the parameters of addresses that lead to it.
+    """
+
+    row: int
+    time: int
+    name: str
+    place: dict[str, object]
+
+    def as_dict(self) -> dict[str, object]:
+        """The same for machines."""
+        return {"row": self.row, "time": self.time, "where": self.name, "place": self.place}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +67,14 @@ class Standing:
         count: the cells that count, the undecided ones left out.
         undecided: those that are false only since their trace ends.
         violated: those of them that are false in two-valued logic.
-        worst: the row of its worst cell, its time, and what it is called; None if none is wrong.
+        worst: its worst cell; None if none is wrong.
     """
 
     value: float | None
     count: int
     undecided: int
     violated: int
-    worst: tuple[int, int, str] | None
+    worst: WorstCell | None
 
     def as_dict(self) -> dict[str, float | None]:
         """The numbers for machines, with the share of decided cells that are violated."""
@@ -289,7 +311,7 @@ def _seen(cells: Cells, value: float | None) -> Seen:
     return Seen(heat, Standing(value, *numbers, _worst(heat, violated)))
 
 
-def _worst(heat: TruthOverTime, violated: int) -> tuple[int, int, str] | None:
+def _worst(heat: TruthOverTime, violated: int) -> WorstCell | None:
     """The weakest violation; if there is none, the weakest cell that is not fully true."""
     cells = heat.cells
     degrees = heat.values.nan_to_num(nan=1.0)
@@ -302,8 +324,8 @@ def _worst(heat: TruthOverTime, violated: int) -> tuple[int, int, str] | None:
     bindings = max(1, cells.bindings)
     first = ((rows // bindings * degrees.shape[1] + times) * bindings + rows % bindings).argmin()
     row, time = int(rows[first]), int(times[first])
-    where = [f"{v} = {e}" for v, e in cells.binding(cells.cell(row, 0)).items()]
-    where += [f"time {time}"] if len(heat.times) > 1 else []
+    words = [f"{v} = {e}" for v, e in cells.binding(cells.cell(row, 0)).items()]
+    words += [f"time {time}"] if len(heat.times) > 1 else []
     trace = cells.trace_of(row)
-    where += [] if trace is None else [f"trace {trace}"]
-    return row, time, ", ".join(where)
+    words += [] if trace is None else [f"trace {trace}"]
+    return WorstCell(row, time, ", ".join(words), where(cells, row, time))

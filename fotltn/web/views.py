@@ -15,9 +15,10 @@ from fotltn.semantics.config import PMean
 from fotltn.syntax import formula as f
 from fotltn.web.inspected import Inspected
 from fotltn.web.jobs import Lane, PendingError
+from fotltn.web.places import where
 from fotltn.web.responses import RefusedError, query
 from fotltn.web.state import Seen, Standing, WebState
-from fotltn.web.visit import Listing, Visit, listing, same
+from fotltn.web.visit import Listing, Visit, cell_at, listing, same
 
 #: Seconds that the first page waits for values before it is shown without some.
 GLANCE = 0.1
@@ -26,6 +27,9 @@ GLANCE = 0.1
 CHANGES = ("learned", "all")
 
 SORTS = ("violation", "name", "difference")
+
+#: What the address of a cell may say, beside the entities of its variables.
+CELL = ("model", "row", "time", "t", "trace", "change")
 
 
 def described(inspected: Inspected) -> dict[str, Any]:
@@ -76,8 +80,11 @@ async def theory(state: WebState, request: Request) -> Response:
     axioms: list[dict[str, Any]] = []
     for name, source in sources.items():
         standings = [_standing(state, n, name) for n in range(len(state.sides))]
-        entry = {"axiom": name, "text": str(source), "hard": name in hard, "values": standings}
-        axioms.append(entry)
+        wrong = any(one.get("violated") for one in standings)
+        axioms.append(
+            {"axiom": name, "text": str(source), "hard": name in hard, "wrong": wrong,
+             "values": standings}
+        )  # fmt: skip
     content = {
         "inspected": [described(s) for s in state.sides],
         "axioms": axioms,
@@ -86,7 +93,9 @@ async def theory(state: WebState, request: Request) -> Response:
         "warnings": [d.as_dict() for s in state.sides for d in s.warnings],
     }
     shown = {name: Markup(typeset(source)) for name, source in sources.items()}
-    return visit.answer("theory.html", content, {"shown": shown})
+    return visit.answer(
+        "theory.html", content, {"shown": shown, "ranked": sorted(axioms, key=_attention)}
+    )
 
 
 async def _glance(state: WebState, side: int, name: str) -> None:
@@ -110,10 +119,18 @@ def _standing(state: WebState, side: int, name: str) -> dict[str, Any]:
         case str(message):
             return {"state": "refused", "message": message}
         case Standing() as standing:
-            worst = None
-            if standing.worst is not None:
-                worst = dict(zip(("row", "time", "where"), standing.worst, strict=True))
+            worst = None if standing.worst is None else standing.worst.as_dict()
             return {"state": "known", **standing.as_dict(), "worst": worst}
+
+
+def _attention(entry: dict[str, Any]) -> tuple[float, ...]:
+    """Where an axiom stands in the list: what is hard and violated, violated, refused, weak."""
+    known = [v for v in entry["values"] if v["state"] == "known"]
+    violated = entry["wrong"]
+    refused = any(v["state"] == "refused" for v in entry["values"])
+    rate = max((v["rate"] or 0 for v in known), default=0)
+    value = min((1 if v["value"] is None else v["value"] for v in known), default=1)
+    return not (violated and entry["hard"]), not violated, not refused, not known, -rate, value
 
 
 def predicates(state: WebState) -> list[dict[str, Any]]:
@@ -150,7 +167,7 @@ async def axiom(state: WebState, request: Request) -> Response:
         order = await state.apart(name)
     elif by != side and both:
         order = (await state.seen(by, name)).heat.order
-    rows = listing(visit, seen.heat.cells, order, sort)
+    rows = listing(visit, seen.heat.cells, order, sort, seen.heat.truth)
     if visit.form == "bytes":
         return rows.part(seen.heat.bytes)
     content = {
@@ -169,7 +186,7 @@ async def axiom(state: WebState, request: Request) -> Response:
         "shown": Markup(typeset(checked.source)),
         "panels": [
             rows.panel(
-                base, {**same(one), **asked}, f"{base}/cell" + query({"model": one + 1}),
+                base, {**same(one), **asked}, f"{base}/cell" + query(same(one)),
                 mapped.heat.bytes, len(mapped.heat.times),
                 title=state.sides[one].name if both else "",
             )
@@ -188,7 +205,9 @@ def about(visit: Visit, seen: Seen, rows: Listing) -> dict[str, Any]:
     heat, side = seen.heat, visit.inspected
 
     def row(number: int) -> dict[str, Any]:
-        entry = {**heat.row(number).as_dict(), "trace": heat.cells.trace_of(number)}
+        one = heat.row(number)
+        entry = {**one.as_dict(), "trace": heat.cells.trace_of(number)}
+        entry["place"] = where(heat.cells, number, one.at)
         return {**entry, "values": heat.values[number].tolist()}
 
     return {
@@ -208,7 +227,7 @@ def about(visit: Visit, seen: Seen, rows: Listing) -> dict[str, Any]:
 
 async def cell(state: WebState, request: Request) -> Response:
     """A cell of an axiom: why it has its value, and what would change it."""
-    visit = Visit(state, request, ("model", "row", "time", "change"))
+    visit = Visit(state, request, CELL, bound=True)
     name = visit.name
     source = state.axiom(visit.side, name).source
     seen = await state.seen(visit.side, name)
@@ -241,8 +260,7 @@ async def cell_page(
         other: the heat map of the other one, if both can be compared.
     """
     heat, side = seen.heat, visit.inspected
-    row = visit.number("row", 0, heat.cells.rows - 1)
-    time = visit.number("time", 0, heat.times[-1])
+    row, time = cell_at(visit, heat.cells, len(heat.times))
     if int(heat.truth[row, time]) == NO_TRUTH:
         raise RefusedError(
             404, "this cell does not count: a guard, or the end of its trace, excludes it"
@@ -263,6 +281,7 @@ async def cell_page(
         "undecided": bool(heat.truth[row, time] == UNDECIDED),
         "change": change,
         "binding": why.binding,
+        "place": where(heat.cells, row, time),
         **{part: explained[part] for part in ("tree", "timelines", "influence", "repair")},
     }
     if other is not None:
@@ -282,6 +301,7 @@ async def cell_page(
         "timed": len(heat.times) > 1,
         "over_time": gaps(heat.values[row].tolist()),
         "following": following if following is not None and following.lowest < 1 else None,
+        "next_place": where(heat.cells, following.row, following.at) if following else {},
         "given_predicates": side.unpredicted,
     }
     return visit.answer("cell.html", content, more)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
 from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
@@ -21,6 +23,7 @@ from torch import Tensor
 from fotltn.analysis.cells import Cells
 from fotltn.errors import did_you_mean
 from fotltn.errors import listing as joined
+from fotltn.web.places import WORDS, where
 from fotltn.web.responses import RefusedError, answer, query, wants
 from fotltn.web.rows import chosen
 from fotltn.web.state import WebState
@@ -55,24 +58,32 @@ class Visit:
     `model` says who of the inspected is looked at, `trace` at which trace; without it, at all.
     """
 
-    def __init__(self, state: WebState, request: Request, known: Collection[str] = ()) -> None:
-        """Read the parameters that a page knows.
+    def __init__(
+        self,
+        state: WebState,
+        request: Request,
+        known: Collection[str] = (),
+        *,
+        bound: bool = False,
+    ) -> None:
+        """Read the parameters that a page knows; if `bound`, others name entities of variables.
 
         Raises:
             RefusedError: one of them is unknown, given twice, or wrong.
         """
         self.state, self.request = state, request
         self.parameters: dict[str, str] = {}
+        self.entities: dict[str, str] = {}
         names = {*known, "format"}
         for name, value in request.query_params.multi_items():
-            if name not in names:
+            if name not in names and not bound:
                 hint = did_you_mean(name[:80], names) or f"there are {joined(sorted(names))}"
                 raise RefusedError(400, f"unknown parameter '{name[:80]}'", hint)
-            if name in self.parameters:
+            if name in self.parameters or name in self.entities:
                 raise RefusedError(400, f"the parameter '{name}' is given twice")
             if "\0" in value:
                 raise RefusedError(400, f"the parameter '{name}' has a character that no text has")
-            self.parameters[name] = value
+            (self.parameters if name in names else self.entities)[name] = value
         self.side = self.number("model", 1, len(state.sides), least=1) - 1
         self.inspected = state.sides[self.side]
         traces = self.inspected.facts.traces
@@ -169,6 +180,36 @@ def same(side: int) -> dict[str, Any]:
     return {"model": side + 1 if side else None}
 
 
+def cell_at(visit: Visit, cells: Cells, columns: int) -> tuple[int, int]:
+    """The row and the time that an address names.
+
+    Args:
+        visit: the request.
+        cells: of the formula.
+        columns: how many times there are.
+
+    Raises:
+        RefusedError: a parameter is unknown, or a cell is named twice.
+        DataError: there is no such entity.
+    """
+    for name in visit.entities:
+        if name not in cells.variables:
+            known = [*cells.variables, *WORDS]
+            hint = did_you_mean(name[:80], known) or f"its variables are {joined(cells.variables)}"
+            raise RefusedError(400, f"unknown parameter '{name[:80]}'", hint)
+    if "time" in visit.parameters and "t" in visit.parameters:
+        raise RefusedError(400, "the time is given twice, as 't' and as 'time'")
+    time = visit.number("t" if "t" in visit.parameters else "time", 0, columns - 1)
+    if not visit.entities:
+        first = 0 if visit.trace is None else visit.trace * cells.bindings
+        return visit.number("row", first, cells.rows - 1), time
+    if "row" in visit.parameters:
+        raise RefusedError(400, "a cell is named by its row or by its entities, not by both")
+    cell = cells.find(visit.entities, 0, visit.trace or 0)
+    place = np.ravel_multi_index(cell.numbers, cells.sizes) if cells.sizes else 0
+    return cell.trace * cells.bindings + int(place), time
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
     """The rows of a heat map that a page shows, and how they come to it.
@@ -178,12 +219,14 @@ class Listing:
         cells: whose bindings the rows are.
         rows: those that fit what is asked for, in order.
         narrowed: what they were narrowed to.
+        truth: of each row over time, where 0 is a violation; None if there are no violations.
     """
 
     visit: Visit
     cells: Cells
     rows: Tensor
     narrowed: Mapping[str, str | None]
+    truth: Tensor | None = None
 
     def table(self, row: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
         """Some of the rows for machines, and for the table below a heat map."""
@@ -208,7 +251,12 @@ class Listing:
 
     def _packed(self, start: int, rows: Tensor, shades: Shades) -> bytes:
         """Rows as they travel."""
-        labels = [{"row": row, "text": self.cells.label(row)} for row in rows.tolist()]
+        wrong = torch.zeros(len(rows)) if self.truth is None else (self.truth[rows] == 0).any(-1)
+        labels = [
+            {"row": row, "text": self.cells.label(row), "at": query(where(self.cells, row))[1:],
+             "wrong": bool(bad)}
+            for row, bad in zip(rows.tolist(), wrong.tolist(), strict=True)
+        ]  # fmt: skip
         content = {"start": start, "rows": len(self.rows), "labels": labels}
         head = json.dumps(content).encode()
         return struct.pack("<I", len(head)) + head + shades(rows)
@@ -216,7 +264,9 @@ class Listing:
     @property
     def letters(self) -> int:
         """The longest label among the first rows: how much room labels need."""
-        return max((len(self.cells.label(row)) for row in self.rows[:40].tolist()), default=4)
+        marks = 0 if self.truth is None else 2
+        labels = (self.cells.label(row) for row in self.rows[:40].tolist())
+        return marks + max(map(len, labels), default=4)
 
     def panel(
         self,
@@ -252,8 +302,11 @@ class Listing:
         }
 
 
-def listing(visit: Visit, cells: Cells, order: Tensor, sort: str) -> Listing:
-    """The rows of an order that belong to a trace, and bind an entity of a name."""
+def listing(
+    visit: Visit, cells: Cells, order: Tensor, sort: str, truth: Tensor | None = None
+) -> Listing:
+    """The rows of an order that belong to a trace, and bind entities of names."""
     find = visit.text("find")
     rows = chosen(order, cells, visit.trace, find)
-    return Listing(visit, cells, rows, {"trace": visit.trace_name, "sort": sort, "find": find})
+    narrowed = {"trace": visit.trace_name, "sort": sort, "find": find}
+    return Listing(visit, cells, rows, narrowed, truth)

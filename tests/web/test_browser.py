@@ -122,6 +122,7 @@ def test_a_click_on_the_heat_map_opens_that_cell(visit):
     assert re.search(r"^trained: \w+, time 2: [01]\.\d\d$", said)
     page.mouse.click(box["x"] + at[0] + 1, box["y"] + at[1] + 1)
     page.wait_for_url("**/cell?*")
+    assert re.search(r"/cell\?x=\w+&t=2$", page.url)  # a colleague can read the address
     heading = page.get_by_role("heading", level=1).inner_text()
     assert said.split(":")[1].split(",")[0].strip() in heading
     assert "at time 2" in heading
@@ -179,7 +180,7 @@ def test_with_the_keyboard_alone(visit):
         page.keyboard.press(key)
     assert ", time 3: " in page.get_by_role("status").inner_text()
     page.keyboard.press("Enter")
-    page.wait_for_url("**time=3*")
+    page.wait_for_url("**t=3*")
     page.go_back()
     ready(page)
     page.locator(".heat-scroll").focus()

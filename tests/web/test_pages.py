@@ -1,6 +1,7 @@
 """What pages say, compared with what the library says."""
 
 import json
+import re
 import struct
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ from fotltn.evaluation import axiom_values
 from fotltn.logic.check import check_formula
 from fotltn.project.config import read_config
 from fotltn.project.train import train
+from fotltn.semantics.config import semantics_of
 from fotltn.syntax.parse import parse_formula
 from fotltn.web import budget
 from fotltn.web.budget import check_cost
@@ -168,6 +170,8 @@ def test_a_trace_an_entity_and_an_order_can_be_chosen(client):
     named = get(client, "/axiom/Stops", sort="name")
     assert [r["row"] for r in named["rows"]] == sorted(r["row"] for r in whole["rows"])
     assert get(client, "/axiom/Stops", find="nobody")["rows"] == []
+    assert get(client, "/axiom/Paired", find="walker ego")["total"] == 2  # both words
+    assert get(client, "/axiom/Paired", find="walker nobody")["total"] == 0
     paired = get(client, "/axiom/Paired", find="walker")
     assert [r["binding"] for r in paired["rows"]] == [{"x": "walker & co", "y": "ego"}] * 2
 
@@ -185,6 +189,64 @@ def test_a_cell_is_explained(client):
     missing = client.get("/axiom/Guarded/cell", params={"row": 0, "time": 3})
     assert missing.status_code == 404
     assert "does not count" in missing.json()["diagnostics"][0]["message"]
+
+
+def test_cells_and_rows_are_addressed_by_names(client):
+    for name in ("Stops", "Paired"):
+        for row in get(client, f"/axiom/{name}")["rows"]:
+            assert row["place"] == {**row["binding"], "trace": row["trace"], "t": row["at"]}
+            place = {k: v for k, v in row["place"].items() if v is not None}
+            by_name = get(client, f"/axiom/{name}/cell", **place)
+            by_row = get(client, f"/axiom/{name}/cell", row=row["row"], time=row["at"])
+            assert by_name == by_row
+    page = client.get("/axiom/Stops", headers=HTML).text
+    assert "/axiom/Stops/cell?x=walker+%26+co&amp;trace=one&amp;t=" in page
+    head, _ = unpacked(client.get("/axiom/Stops?format=bytes").content)
+    assert head["labels"][0]["at"].startswith("x=")
+    one = get(client, "/predicate/At/row", x="ego", y="north", trace="one", t=0)
+    assert one["values"][0] == 1.0
+    timed = get(client, "/formula/cell", text="Stop(t) & rain", row=0, t=1)  # a variable named t
+    assert timed["place"] == {"row": 0, "t": 1}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"x": "eggo"}, "no entity of sort 'agent' is named 'eggo'"),
+        ({"z": "ego"}, "unknown parameter 'z'"),
+        ({"x": "ego", "row": 1}, "by its row or by its entities"),
+        ({"x": "ego", "t": 1, "time": 1}, "the time is given twice"),
+        ({"x": "ego", "t": 9}, "'t' is a whole number from 0 to 3"),
+        ({"x": "ego", "trace": "three"}, "there is no trace 'three'"),
+    ],
+)
+def test_wrong_names_are_told(client, asked, told):
+    answer = client.get("/axiom/Stops/cell", params=asked)
+    assert answer.status_code in (400, 404)
+    assert told in answer.json()["diagnostics"][0]["message"]
+    paired = client.get("/axiom/Paired/cell", params={"x": "ego", "y": "ego"})
+    assert "is no tuple of the relation 'pairs'" in paired.json()["diagnostics"][0]["message"]
+
+
+def test_what_needs_attention_comes_first_and_is_marked(client):
+    listed = get(client, "/")
+    while not listed["complete"]:
+        listed = get(client, "/")
+    wrong = [a["axiom"] for a in listed["axioms"] if a["wrong"]]
+    assert 0 < len(wrong) < len(listed["axioms"])
+    page = client.get("/", headers=HTML).text
+    assert f"{len(wrong)} of {len(listed['axioms'])} axioms are violated" in text_of(page)
+    order = re.findall(r'class="axiom-name" href="/axiom/(\w+)"', page)
+    assert set(order[: len(wrong)]) == set(wrong)
+    rates = {a["axiom"]: a["values"][0]["rate"] for a in listed["axioms"]}
+    assert [rates[n] for n in order[: len(wrong)]] == sorted(
+        (rates[n] for n in wrong), reverse=True
+    )
+    assert page.count('<span class="badge bad">violated</span>') == len(wrong)
+    head, _ = unpacked(client.get("/axiom/Stops?format=bytes").content)
+    rows = get(client, "/axiom/Stops", count=100)["rows"]
+    assert [one["wrong"] for one in head["labels"]] == [row["violated"] > 0 for row in rows]
+    assert {one["wrong"] for one in head["labels"]} == {True, False}
 
 
 @pytest.mark.parametrize("name", ["Stops", "Guarded", "Paired", "Now", "Ever", "Fine"])
@@ -356,6 +418,23 @@ def test_two_models_are_compared(pair, models):
     mine = unpacked(pair.get("/axiom/A3?format=bytes&by=1").content)[0]
     theirs = unpacked(pair.get("/axiom/A3?format=bytes&model=2&by=1").content)[0]
     assert mine == theirs  # side by side, rows are in one order
+
+
+def test_what_makes_numbers_of_two_unlike_is_told(models, pair):
+    assert get(pair, "/compare")["warnings"] == []
+    page = pair.get("/compare", headers=HTML).text
+    assert page.index("Scores on test facts") < page.index('id="axioms"')
+    stop = next(p for p in get(pair, "/compare")["predicates"] if p["predicate"] == "Stop")
+    assert stop["gain"] == pytest.approx(stop["pr_auc"][1] - stop["pr_auc"][0])
+    assert all(0 < share < 1 for share in stop["chance"])
+    one, other = models
+    unlike = replace(other, semantics=semantics_of(other.semantics, 9.0), threshold=0.9, test=None)
+    for running in served(one, unlike):
+        with client_of(running) as visitor:
+            told = get(visitor, "/compare")["warnings"]
+            for words in ("different semantics", "decide differently", "tested on different facts"):
+                assert any(words in text for text in told)
+            assert text_of(visitor.get("/compare", headers=HTML).text).count("do not mean the") == 2
 
 
 def test_a_repair_changes_only_what_is_learned_unless_asked(pair, models):

@@ -46,6 +46,7 @@ class HeatMap {
     const style = getComputedStyle(this.frame);
     this.ink = style.getPropertyValue("--ink").trim();
     this.soft = style.getPropertyValue("--soft").trim();
+    this.bad = style.getPropertyValue("--bad").trim();
     this.ground = style.getPropertyValue("--raised").trim();
     this.font = `11px ${style.getPropertyValue("--mono")}`;
     for (const panel of this.panels) panel.shades = shades(style, panel.hue, panel.reversed);
@@ -218,7 +219,10 @@ class HeatMap {
       const y = this.head + (row - top + 0.5) * this.tall;
       if (y < this.head) continue;
       const label = labels && labels[row % PART];
-      if (label) context.fillText(fitted(context, label.text, this.gutter - 12), 2, y);
+      if (!label) continue;
+      context.fillStyle = label.wrong ? this.bad : this.soft;
+      const marked = label.wrong ? `✗ ${label.text}` : label.text;
+      context.fillText(fitted(context, marked, this.gutter - 12), 2, y);
     }
   }
 
@@ -264,7 +268,8 @@ class HeatMap {
     const panel = where && this.panels[where.panel];
     const cell = where && this.cell(where.panel, where.row, where.time);
     if (!panel || !panel.open || !cell || cell.byte === NONE) return;
-    visit(`${panel.open}&row=${cell.row}&time=${where.time}`);
+    const time = this.times > 1 ? `&t=${where.time}` : "";
+    visit(`${panel.open}${panel.open.includes("?") ? "&" : "?"}${cell.at}${time}`);
   }
 
   key(event) {

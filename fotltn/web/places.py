@@ -1,0 +1,19 @@
+"""Cells in addresses: by the names of their entities, or by the number of their row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fotltn.analysis.cells import Cells
+
+#: What an address says of a cell, beside the entities of its variables. A formula that has a
+#: variable of such a name is addressed by rows.
+WORDS = ("row", "time", "t", "trace", "model", "text", "change", "set", "format", "token")
+
+
+def where(cells: Cells, row: int, time: int | None = None) -> dict[str, Any]:
+    """The parameters that lead to a cell: `x=c10&y=p4&t=5`, and its trace if there are several."""
+    when = {"t": time if cells.columns > 1 else None}
+    if set(WORDS) & set(cells.variables):
+        return {"row": row, **when}
+    return {**cells.binding(cells.cell(row, 0)), "trace": cells.trace_of(row), **when}
