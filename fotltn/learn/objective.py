@@ -137,6 +137,10 @@ class Objective:
         rates: Rates = getattr(self, kind)
         return rates.get(name) if isinstance(rates, Mapping) else rates
 
+    def power(self, name: str, epoch: float) -> float:
+        """The exponent for facts of a predicate."""
+        return self.fact_p.get(name, self.p).at(epoch)
+
     @property
     def settled(self) -> float:
         """The epoch from which on the objective stays the same."""
@@ -223,35 +227,53 @@ def fact_loss(
 ) -> Tensor:
     """How far the facts are from being predicted; 0 if there are none."""
     p = objective.p.at(epoch)
-    shares: list[Tensor] = []
-    counts: list[float] = []
-    for name, degrees in predicted(labels, tables).items():
-        truth = labels.truth[name].to(degrees.dtype)
-        weight = objective.fact_weights.get(name, _ONE).at(epoch)
-        if not len(truth) or weight == 0:
-            continue
-        match objective.facts:
-            case "satisfaction":
-                agree = truth * degrees + (1 - truth) * (1 - degrees)
-                exponent = objective.fact_p[name].at(epoch) if name in objective.fact_p else p
-                error = ((1 - agree).clamp(min=0) ** exponent).mean()
-                share = error if exponent == p else rooted(error, exponent) ** p
-            case "cross-entropy":
-                share = _likelihood(name, objective, truth, degrees, degrees)
-            case "noise-aware":
-                missed = _said(objective.rate("missed", name), flips)
-                invented = _said(objective.rate("invented", name), flips)
-                seen = (1 - missed) * degrees + invented * (1 - degrees)
-                share = _likelihood(name, objective, truth, degrees, seen)
-            case never:
-                assert_never(never)
-        shares.append(share)
-        counts.append(weight * len(truth))
+    degrees = predicted(labels, tables)
+    counts = {
+        name: objective.fact_weights.get(name, _ONE).at(epoch) * len(labels.truth[name])
+        for name in degrees
+    }
+    counts = {name: count for name, count in counts.items() if count}
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for name in counts:
+        rates = (objective.rate("missed", name), objective.rate("invented", name))
+        power = objective.power(name, epoch)
+        kind = (*rates, power, name in objective.evidence, degrees[name].dtype)
+        alike.setdefault(kind, []).append(name)
+    shares: dict[str, Tensor] = {}
+    for names in alike.values():
+        together = torch.cat([degrees[name] for name in names])
+        truth = torch.cat([labels.truth[name] for name in names]).to(together.dtype)
+        each = _losses_of_facts(objective, names[0], truth, together, epoch, flips)
+        for name, part in zip(names, each.split([len(labels.truth[n]) for n in names]), strict=True):
+            power, mean = objective.power(name, epoch), part.mean()
+            usual = objective.facts != "satisfaction" or power == p
+            shares[name] = mean if usual else rooted(mean, power) ** p
     if not shares:
         return torch.zeros((), device=tables.lengths.device)
-    stacked = torch.stack(shares)
-    mean = (stacked * fixed_row(tuple(counts), stacked.dtype, stacked.device)).sum() / sum(counts)
+    stacked = torch.stack([shares[name] for name in counts])
+    weights = tuple(counts.values())
+    mean = (stacked * fixed_row(weights, stacked.dtype, stacked.device)).sum() / sum(weights)
     return rooted(mean, p) if objective.facts == "satisfaction" else mean
+
+
+def _losses_of_facts(
+    objective: Objective, name: str, truth: Tensor, degrees: Tensor, epoch: float,
+    flips: Tensor | float,
+) -> Tensor:  # fmt: skip
+    """The loss of each fact of predicates for which the objective says what it says of one."""
+    match objective.facts:
+        case "satisfaction":
+            agree = truth * degrees + (1 - truth) * (1 - degrees)
+            return (1 - agree).clamp(min=0) ** objective.power(name, epoch)
+        case "cross-entropy":
+            return _likelihood(name, objective, truth, degrees, degrees)
+        case "noise-aware":
+            missed = _said(objective.rate("missed", name), flips)
+            invented = _said(objective.rate("invented", name), flips)
+            seen = (1 - missed) * degrees + invented * (1 - degrees)
+            return _likelihood(name, objective, truth, degrees, seen)
+        case never:
+            assert_never(never)
 
 
 def _said(rate: Rate | None, usual: Tensor | float) -> Tensor | float:
@@ -261,13 +283,13 @@ def _said(rate: Rate | None, usual: Tensor | float) -> Tensor | float:
 def _likelihood(
     name: str, objective: Objective, truth: Tensor, degrees: Tensor, seen: Tensor
 ) -> Tensor:
-    """The mean negative log-likelihood of labels that are `seen`, and of a detector's evidence."""
+    """The negative log-likelihood of labels that are `seen`, and of a detector's evidence."""
     yes, no = _log(seen), _log(1 - seen)
     each = truth * yes + (1 - truth) * no
     if name in objective.evidence:
         agree = truth * degrees + (1 - truth) * (1 - degrees)
         each = torch.where(unsure(truth), _log(agree), each)
-    return -each.mean()
+    return -each
 
 
 def unsure(truth: Tensor) -> Tensor:
