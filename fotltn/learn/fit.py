@@ -39,7 +39,7 @@ from fotltn.learn.task import Task
 from fotltn.networks.parts import DataPart, parts
 
 _STATE = "state.json"
-_LAYOUT = 3  # of that file; in 2, its progress held the history
+_LAYOUT = 3  # of that file
 _HISTORY = "history"  # one row an epoch
 
 
@@ -395,7 +395,7 @@ class _Fit:
             return warnings
         tensors, documents = latest.checkpoint.tensors, latest.checkpoint.documents
         state: Any = documents.get(_STATE)
-        if not isinstance(state, dict) or state.get("layout") not in (2, _LAYOUT):
+        if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
             raise DataError(
                 f"the checkpoints in '{folder}' were written by another version of fotltn; "
                 "finish with that version, or remove them to start anew"
@@ -403,12 +403,8 @@ class _Fit:
         try:
             self.check(state, folder)
             progress = unflatten(state["progress"], {})
-            names = progress.pop("axioms", None)
-            progress["history"] = (
-                [Epoch(**epoch) for epoch in progress["history"]]
-                if names is None
-                else [Epoch.of(row, names) for row in tensors[_HISTORY].tolist()]
-            )
+            names = progress.pop("axioms")
+            progress["history"] = [Epoch.of(row, names) for row in tensors[_HISTORY].tolist()]
             self.progress = Progress(**progress)
             self.modules.load_state_dict(below(tensors, "weights/"))
             device = next(self.modules.parameters()).device

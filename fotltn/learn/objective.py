@@ -244,7 +244,8 @@ def fact_loss(
         together = torch.cat([degrees[name] for name in names])
         truth = torch.cat([labels.truth[name] for name in names]).to(together.dtype)
         each = _losses_of_facts(objective, names[0], truth, together, epoch, flips)
-        for name, part in zip(names, each.split([len(labels.truth[n]) for n in names]), strict=True):
+        parts = each.split([len(labels.truth[name]) for name in names])
+        for name, part in zip(names, parts, strict=True):
             power, mean = objective.power(name, epoch), part.mean()
             usual = objective.facts != "satisfaction" or power == p
             shares[name] = mean if usual else rooted(mean, power) ** p

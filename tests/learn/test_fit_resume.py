@@ -1,7 +1,7 @@
 """Training that is interrupted, and goes on."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 
 from fotltn import DataError
 from fotltn.grounding.split import flip
-from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint, write_checkpoint
+from fotltn.learn.checkpoints import clear_checkpoints, latest_checkpoint
 from fotltn.learn.fit import Epoch, _Fit, fit
 from fotltn.learn.objective import FACTS_ONLY, Objective
 from fotltn.learn.optimizer_state import flatten, unflatten
@@ -181,23 +181,6 @@ def test_numbers_that_json_does_not_have_survive(tmp_path):
     assert repr(again.progress) == repr(run.progress)
     tensors, document = flatten({"a": math.nan})
     assert math.isnan(unflatten(document, tensors)["a"])
-
-
-def test_a_checkpoint_whose_progress_holds_its_history_is_taken_up(tmp_path):
-    expected = fit(made())
-    fit(made(), checkpoints=tmp_path, stop=lambda: True)
-    latest = latest_checkpoint(tmp_path).checkpoint
-    assert latest is not None
-    tensors, documents = dict(latest.tensors), dict(latest.documents)
-    state: Any = documents["state.json"]
-    progress = unflatten(state["progress"], {})
-    names, rows = progress.pop("axioms"), tensors.pop("history").tolist()
-    progress["history"] = [asdict(Epoch.of(row, names)) for row in rows]
-    documents["state.json"] = {**state, "layout": 2, "progress": flatten(progress)[1]}
-    older = tmp_path / "older"
-    older.mkdir()
-    write_checkpoint(older, len(rows), tensors, documents)
-    assert fit(made(), checkpoints=older).history == expected.history
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path):
