@@ -118,7 +118,13 @@ def test_an_unknown_world():
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("method", [*METHODS, FROM_TRUTH])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=[pytest.mark.slow] if "learned" in method else [])
+        for method in (*METHODS, FROM_TRUTH)
+    ],
+)
 def test_methods_give_probabilities_of_all_cells(method):
     one = case("ward", 0.5, 0)
     outcome = solve(method, one, FEW, "cpu")
@@ -147,6 +153,7 @@ def test_tables_of_models_are_in_the_order_of_the_case():
     assert scored(learned, every)["pr_auc"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_what_a_case_defines_is_defined():
     one = case("ward", 0.5, 0)

@@ -26,8 +26,8 @@ LOOSE = {name: Rates(0.3, 0.2) for name in LEARNED}
         ((1, 2, 7), 0.2, RATES, 4, True),
         ((1, 2, 7), 0.6, LOOSE, 5, False),
         ((2, 2, 5), 0.3, RATES, 2, True),
-        ((2, 2, 5), 0.4, LOOSE, 6, False),
-        ((2, 2, 5), 0.0, RATES, 7, False),
+        pytest.param((2, 2, 5), 0.4, LOOSE, 6, False, marks=pytest.mark.slow),
+        pytest.param((2, 2, 5), 0.0, RATES, 7, False, marks=pytest.mark.slow),
     ],
 )
 def test_means_are_those_over_all_that_may_have_happened(size, share, rates, seed, at_truth):
@@ -56,6 +56,7 @@ def test_overwhelming_evidence_decides():
             assert torch.equal(sampled[name].reshape(truth.shape), truth), name
 
 
+@pytest.mark.slow
 def test_where_chains_begin_is_forgotten():
     ward = generate(3, 6, 25, 2, seed=0)
     stated, test = observed(ward, 0.2)

@@ -16,7 +16,10 @@ from reproduction.posterior.methods import definitions
 QUICK = Sampling(worlds=2, burn_in=12, sweeps=2, stored=2)
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n == "deliveries" else [pytest.mark.slow]) for n in WORLDS],
+)
 def test_no_sampled_world_breaks_a_hard_axiom(name):
     work = case(name, 0.3, 0)
     problem = Problem(
