@@ -32,11 +32,16 @@ _THIRD = (
 )
 _ALONG = "(Near(p) & Walk(p) & Aligned(p))"
 _LASTS = f"({_ALONG} S (X[11] {_ALONG} & G[<=11] {_ALONG}))"
-#: The rules as others write them: what begins holds until something ends it.
+#: The rules of the theory, crisp: what begins holds until something ends it.
 CRISP = {
-    "Moving": f"!(!(Near(p) | {_THIRD}) | Runs(p) | !Steps(p))"
-    f" S ((Close(p) | {_THIRD}) & Walk(p) & Aligned(p) & !Thing(p) | {_LASTS})",
+    "Moving": f"!(!(Near(p) | {_THIRD}) | Drifts(p) | Runs(p) | !Steps(p))"
+    f" S ((Close(p) | {_THIRD}) & Walk(p) & Aligned(p) & !Drifts(p) & !Thing(p) | {_LASTS})",
     "Meeting": "!(!Near(p) | Runs(p) | Walk(p)) S (Close(p) & Still(p) & !Thing(p))",
+}
+#: Two rules as others write them, with a distance in pixels.
+TWO = {
+    "Moving": "(Close(p) & Steps(p) & !Runs(p)) S (Close(p) & Walk(p) & Aligned(p))",
+    "Meeting": "!(Steps(p) & !Close(p) | Runs(p)) S (Close(p) & Still(p))",
 }
 
 
@@ -105,6 +110,8 @@ def wide(tables: Tables, choice: Choice, *, labels: bool = True, features: bool 
             measures[name]["at_most"] = times * choice["close"]
         if "pixels" in choice:
             measures[name] = {"column": "distance", "at_most": times * choice["pixels"]}
+    if "drift" in choice:
+        measures["Drifts"]["at_least"] = choice["drift"]
     del told["file"]
     if not features:
         del told["features"]
@@ -150,7 +157,7 @@ def by_rules(tables: Tables, choice: Choice, _seed: int, _noisy: bool) -> Predic
     pairs = data.names.local["pair"]
     places = {(v, p): n for v, t in traces.items() for n, p in enumerate(pairs[t])}
     result: Predictions = {}
-    for name, rule in CRISP.items():
+    for name, rule in (TWO if "pixels" in choice else CRISP).items():
         held = fotltn.evaluate(fotltn.parse_formula(rule), data, semantics="crisp", at="all")
         yes = [bool(held[traces[v], places[v, p], s] > 0.5) for v, p, s in tables.cells]
         rates = {}
@@ -219,9 +226,13 @@ def by_network(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predic
 def by_posterior(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Predictions:
     """Worlds that obey the axioms; with a network over what is seen of pairs, or without."""
     told, network = project(), "prior" in choice
+    if not choice.get("third", True):
+        tables = Tables(tables.pairs, {name: [] for name in tables.triples})
     rates = {"missed": FLIPPED, "invented": FLIPPED} if noisy else {}
     soft = [a.name for a in fotltn.load(HERE / "caviar.fot").axioms if not a.hard]
     weights = {"axiom_weights": dict.fromkeys(soft, choice["weight"])}
+    for name in choice.get("without", ()):
+        weights["axiom_weights"][name] = 0.0
     settings: dict[str, Any] = {"predicates": dict.fromkeys(LEARNED, "logits")}
     objective: dict[str, Any] = {}
     if network:
@@ -230,7 +241,9 @@ def by_posterior(tables: Tables, choice: Choice, seed: int, noisy: bool) -> Pred
             "training": told["training"] | {"epochs": choice["epochs"]},
         }  # fmt: skip
         objective = told["objective"] | {"prior": choice["prior"]}
-    sampling = told["posterior"] | choice.get("posterior", {})
+    sampling = told["posterior"] | choice.get("draws", {})
+    if "exponent" in choice:
+        sampling |= {"exponent": choice["exponent"]}
     model = train(
         tables, seed, wide=wide(tables, choice, features=network), method="posterior",
         objective=objective | weights | rates, posterior=sampling, **settings,

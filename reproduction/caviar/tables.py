@@ -161,11 +161,13 @@ def seen_of(video: Video, pair: tuple[int, int], frame: int) -> Row:
         if one not in pair and frame in track
     ]
     begins = [min(track) for track in tracks]
+    closing = (ends[0] - ends[1]) / (max(together[-1] - together[0], 1) * size)
     return {
         "distance": far,
         "log_distance": math.log1p(far),
         "distance_by_size": min(far / size, 10.0),
-        "closing": (ends[0] - ends[1]) / (max(together[-1] - together[0], 1) * size),
+        "closing": closing,
+        "drift": abs(closing) * 25,  # in a second
         "turned": between(first.orientation, second.orientation),
         "facing": math.cos(math.radians(between(first.orientation, second.orientation))),
         "heading": (u1 * u2 + v1 * v2) / product if product > 1e-9 else 0.0,

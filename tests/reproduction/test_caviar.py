@@ -77,6 +77,10 @@ def test_a_row_has_what_is_measured_of_a_pair(made):
     assert float(first["distance"]) == pytest.approx(math.hypot(12, 2), abs=1e-4)
     assert float(first["distance_by_size"]) == pytest.approx(math.hypot(12, 2) / 30, abs=1e-4)
     assert float(first["turned"]) == 4
+    assert float(first["drift"]) == 0
+    (apart,) = [r for r in rows if (r["video"], r["pair"], r["step"]) == ("v00", "1-3", "1")]
+    assert float(apart["drift"]) == pytest.approx(25 * abs(float(apart["closing"])), abs=1e-3)
+    assert float(apart["drift"]) > 1
     assert float(first["slower"]) == pytest.approx(2 / 30, abs=1e-4)
     assert (first["walking"], first["still"], first["thing"]) == ("1.0", "0.0", "0.0")
     assert (first["Moving"], first["Meeting"], first["Fighting"]) == ("1", "0", "0")
@@ -130,6 +134,27 @@ def test_crisp_rules_hold_until_something_ends_them(made):
     assert said["Meeting"]["v00", "2-4", 6] < 0.5  # nobody meets a bag
 
 
+def test_two_rules_know_distances_in_pixels_and_not_things(made):
+    said = methods.by_rules(methods.read(made), {"pixels": 24.0}, 0, False)
+    both = [said["Moving"]["v00", "1-2", step] for step in range(8)]
+    assert [v >= 0.5 for v in both] == [True] * 4 + [False] * 4
+    assert said["Meeting"]["v00", "2-4", 6] >= 0.5  # a bag
+
+
+def test_settings_are_chosen_one_after_the_other(made, monkeypatch):
+    worth = {(1, "a"): 3, (2, "a"): 2, (3, "a"): 4, (2, "b"): 1, (1, "b"): 0}
+    tried = []
+
+    def judged(_self, _method, _train, _fold, choice):
+        tried.append((choice["x"], choice["y"]))
+        return worth[tried[-1]]
+
+    monkeypatch.setattr(study.Study, "_judged", judged)
+    monkeypatch.setitem(study.GRIDS, "rules", {"x": (1, 2, 3), "y": ("a", "b")})
+    assert study.Study(made).choose("rules", [], 0, {}) == {"x": 2, "y": "b"}
+    assert tried == [(1, "a"), (2, "a"), (3, "a"), (2, "b")]
+
+
 def test_metrics_are_those_of_the_frames(made):
     draw = np.random.default_rng(0)
     true = scores.frames(made)
@@ -179,7 +204,7 @@ def brief(monkeypatch):
     told = methods.project()
     short = {**told, "posterior": {"worlds": 4, "burn_in": 3, "sweeps": 3, "stored": 1}}
     monkeypatch.setattr(methods, "project", lambda: short)
-    grids = {m: tuple({**one, "epochs": 2} if "epochs" in one else one for one in grid[:1])
+    grids = {m: {k: (2,) if k == "epochs" else v[:1] for k, v in grid.items()}
              for m, grid in study.GRIDS.items()}  # fmt: skip
     monkeypatch.setattr(study, "GRIDS", grids)
 
@@ -188,12 +213,12 @@ def brief(monkeypatch):
 @pytest.mark.parametrize(
     ("method", "keys"),
     [
-        ("rules", ("close",)),
-        ("posterior", ("close", "weight")),
+        ("rules", ("close", "drift")),
+        ("posterior", ("close", "drift", "weight")),
         pytest.param("network", ("prior", "epochs"), marks=pytest.mark.slow),
         pytest.param(
             "posterior and network",
-            ("close", "weight", "prior", "epochs"),
+            ("close", "drift", "weight", "exponent", "prior", "epochs"),
             marks=pytest.mark.slow,
         ),
     ],
@@ -207,7 +232,8 @@ def test_labels_of_the_clips_that_are_judged_are_never_seen(made, method, keys):
             for video, cell in zip(whole.pairs["video"], whole.pairs[name], strict=True)
         ]
     train = [v for v in study.folds(whole) if v != "v04"]
-    chosen = {"close": 1.0, "weight": 0.4, "prior": 3.0, "epochs": 2}
+    chosen = {"close": 1.0, "drift": 0.5, "weight": 0.4, "prior": 3.0, "epochs": 2,
+              "exponent": 0.1}  # fmt: skip
     choice = {key: chosen[key] for key in keys}
     first, second = (study.predicted(method, t, train, choice, "noisy", 1) for t in (whole, turned))
     assert first == second
