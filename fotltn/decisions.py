@@ -160,4 +160,8 @@ def _truth(
     truth = tables.everywhere(arranged(value, checked.free, tables, static=False))
     # Where one trace or time stands for all, it does so still; of a static one, the first counts.
     truth = truth[:1] if table.shape[0] == 1 else truth
-    return truth[..., :1] if table.shape[-1] == 1 else truth
+    truth = truth[..., :1] if table.shape[-1] == 1 else truth
+    for place, holds in tables.decisions.exceptions.get(name, {}).items():
+        truth = truth.clone(memory_format=torch.contiguous_format)
+        truth.view(-1)[place] = holds
+    return truth

@@ -375,12 +375,12 @@ class Cells:
         """The place on an axis at which variables are bound to entities of these names."""
         wanted = tuple(entities[v] for v in axis.name.split(","))
         if axis.relation is None:
-            known = self._numbers(str(axis.sort), trace)
+            known = self.tables.numbers(str(axis.sort), trace)
             problem = f"no entity of sort '{axis.sort}' is named '{wanted[0]}'"
             return look_up(known, wanted[0], problem)
         sorts = self.tables.signature.relations[axis.relation].sorts
         numbers = [
-            self._numbers(sort, trace).get(name, -1)
+            self.tables.numbers(sort, trace).get(name, -1)
             for sort, name in zip(sorts, wanted, strict=True)
         ]
         tuples = self.tables.relation(axis.relation)
@@ -388,15 +388,6 @@ class Cells:
         if not len(hits):
             raise DataError(f"({', '.join(wanted)}) is no tuple of the relation '{axis.relation}'")
         return int(hits[0])
-
-    def _numbers(self, sort: str, trace: int) -> dict[str, int]:
-        """The entities of a sort by name; of equal names the first is meant."""
-        names, size = self.tables.names, self.tables.sizes[sort]
-
-        def made() -> dict[str, int]:
-            return {names.called(sort, trace, i): i for i in reversed(range(size))}
-
-        return self.tables.derived(("numbers", sort, trace), made)
 
 
 def cells_of(

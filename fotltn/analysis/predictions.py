@@ -62,6 +62,34 @@ def predictions(tables: Tables, predicates: Collection[str] | None = None) -> pa
     return pa.concat_tables(parts, promote_options="permissive")
 
 
+def stated_facts(tables: Tables) -> pa.Table:
+    """All that tables hold, as a file of facts: predicates, functions, and tuples of relations."""
+    signature = tables.signature
+    names = [*(n for n in signature.predicates if n in tables.predicates)]
+    names += [n for n in signature.functions if n in tables.functions]
+    parts = [predictions(tables, names)] if names else []
+    for name, tuples in tables.relations.items():
+        rows = tuples.cpu().numpy()
+        first = np.zeros(len(rows), dtype=np.int64)
+        columns = {"predicate": pa.array([name] * len(rows), pa.string())}
+        for place, sort in enumerate(signature.relations[name].sorts):
+            columns[f"arg{place + 1}"] = _named(sort, first, rows[:, place], tables)
+        parts.append(pa.table(columns))
+    table = pa.concat_tables(parts, promote_options="permissive")
+    if "timestamp" in table.column_names:  # what a clock reads
+        table = table.drop_columns(["time"]).rename_columns(
+            ["time" if n == "timestamp" else n for n in table.column_names if n != "time"]
+        )
+    return table
+
+
+def as_csv(table: pa.Table) -> bytes:
+    """A table as the text of a CSV file."""
+    sink = pa.BufferOutputStream()
+    csv.write_csv(table, sink)
+    return bytes(sink.getvalue())
+
+
 def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
     """Write a table as CSV, tab-separated text or Parquet, as the name of the file says.
 

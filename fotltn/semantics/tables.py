@@ -73,10 +73,13 @@ class Decisions:
         thresholds: for predicates, the degree from which on a fact is true; 0.5 for others.
         definitions: what follows from the truth of the others, each after those that it uses. The
             free variables are the arguments, in order; of a static one, the first point counts.
+        exceptions: facts that are true or false whatever their definition says, by their places in
+            the table of the predicate.
     """
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
     definitions: Mapping[str, CheckedFormula] = field(default_factory=dict)
+    exceptions: Mapping[str, Mapping[int, bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,15 @@ class Tables:
     def length(self, trace: int) -> int:
         """The number of time points of a trace."""
         return int(self.lengths[trace])
+
+    def numbers(self, sort: str, trace: int) -> Mapping[str, int]:
+        """The entities of a sort by name, in a trace; of equal names the first is meant."""
+        size = self.sizes[sort]
+
+        def made() -> dict[str, int]:
+            return {self.names.called(sort, trace, i): i for i in reversed(range(size))}
+
+        return self.derived(("numbers", sort, trace), made)
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """What follows from these tables, made the first time that it is asked for."""

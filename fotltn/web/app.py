@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fotltn.errors import FotError
-from fotltn.web import compare, formulas, predicates, views
+from fotltn.web import compare, formulas, predicates, views, what_if
 from fotltn.web.jobs import PendingError
 from fotltn.web.responses import RefusedError, answer, failed, failure, static_files, wants
 from fotltn.web.security import Guard, Rules
@@ -33,6 +33,7 @@ PAGES: dict[str, View] = {
     "/predicate/{name}": predicates.predicate,
     "/predicate/{name}/row": predicates.predicate_row,
     "/compare": compare.compare,
+    "/facts.csv": what_if.facts,
 }
 
 #: For files whose address changes with their content.

@@ -109,9 +109,9 @@ def _templates() -> jinja2.Environment:
 
 
 def query(values: Mapping[str, Any]) -> str:
-    """Parameters of an address; those without a value are left out."""
+    """Parameters of an address; those without a value are left out, those with several repeated."""
     stated = {k: v for k, v in values.items() if v is not None}
-    return f"?{urlencode(stated)}" if stated else ""
+    return f"?{urlencode(stated, doseq=True)}" if stated else ""
 
 
 def bar(value: float | bool | None, width: float = 100) -> str:

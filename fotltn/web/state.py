@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.cells import Cells
+from fotltn.analysis.changes import Change, with_changes
 from fotltn.analysis.evaluate_cells import used_predicates
 from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report
@@ -200,7 +201,15 @@ class WebState:
         return seen
 
     async def cell(
-        self, side: int, seen: Seen, words: tuple[str, ...], row: int, time: int, *, fixed: bool
+        self,
+        side: int,
+        seen: Seen,
+        words: tuple[str, ...],
+        row: int,
+        time: int,
+        *,
+        fixed: bool,
+        changes: tuple[Change, ...] = (),
     ) -> Explanation:
         """Why a cell has its value.
 
@@ -212,14 +221,39 @@ class WebState:
             row: the row of the cell.
             time: its time.
             fixed: whether only what is learned may be changed.
+            changes: facts that have other degrees.
         """
         cells = seen.heat.cells
         unchanged = self.sides[side].unpredicted if fixed else ()
         return await self.jobs.get(
-            ("cell", side, words, row, time, fixed),
-            lambda: why(cells, cells.cell(row, time), top=INFLUENCES, fixed=unchanged),
+            ("cell", side, words, row, time, fixed, changes),
+            lambda: why(
+                cells, cells.cell(row, time), top=INFLUENCES, fixed=unchanged, changes=changes
+            ),
             lane=Lane.TYPED if len(words) == 1 else Lane.PAGES,
         )
+
+    def touched(self, side: int, changes: Sequence[Change]) -> list[str]:
+        """The axioms that changes can reach."""
+        inspected = self.sides[side]
+        how = inspected.tables.decisions
+        changed = {one.predicate for one in changes} | (set(how.definitions) if how else set())
+        axioms = inspected.theory.axioms
+        return [a.name for a in axioms if changed & set(used_predicates(a.formula))]
+
+    async def then(
+        self, side: int, name: str, changes: tuple[Change, ...], patience: float
+    ) -> tuple[float, int]:
+        """The value of an axiom, and its violations, if facts were others."""
+        inspected, axiom = self.sides[side], self.axiom(side, name)
+
+        def job() -> tuple[float, int]:
+            changed = replace(inspected, tables=with_changes(inspected.tables, changes))
+            cells = changed.cells(axiom)
+            counts = cells.counts()
+            return cells.value(), int((counts.support - counts.held).sum())
+
+        return await self.jobs.get(("then", side, name, changes), job, patience=patience)
 
     # --- typed formulas -----------------------------------------------------------------------
 

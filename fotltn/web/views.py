@@ -19,6 +19,7 @@ from fotltn.web.places import where
 from fotltn.web.responses import RefusedError, query
 from fotltn.web.state import Seen, Standing, WebState
 from fotltn.web.visit import Listing, Visit, cell_at, listing, same
+from fotltn.web.what_if import consequences, offers, read_changes, tried, written
 
 #: Seconds that the first page waits for values before it is shown without some.
 GLANCE = 0.1
@@ -29,7 +30,7 @@ CHANGES = ("learned", "all")
 SORTS = ("violation", "name", "difference")
 
 #: What the address of a cell may say, beside the entities of its variables.
-CELL = ("model", "row", "time", "t", "trace", "change")
+CELL = ("model", "row", "time", "t", "trace", "change", "set", "fact", "degree")
 
 
 def described(inspected: Inspected) -> dict[str, Any]:
@@ -266,24 +267,35 @@ async def cell_page(
             404, "this cell does not count: a guard, or the end of its trace, excludes it"
         )
     change = visit.choice("change", CHANGES, CHANGES[0])
+    changes = read_changes(visit)
     why = await visit.state.cell(
-        visit.side, seen, tuple(head.values()), row, time, fixed=change == "learned"
-    )
+        visit.side, seen, tuple(head.values()), row, time, fixed=change == "learned",
+        changes=changes,
+    )  # fmt: skip
     explained = why.as_dict()
+    before = {
+        "value": float(heat.values[row, time]),
+        "truth": bool(heat.truth[row, time] == 1),
+        "undecided": bool(heat.truth[row, time] == UNDECIDED),
+    }
+    now = before
+    if changes:
+        undecided = before["undecided"] and not why.tree.truth
+        now = {"value": why.tree.value, "truth": bool(why.tree.truth), "undecided": undecided}
     content = {
         **head,
         "model": side.name,
         "row": row,
         "time": time,
         "trace": heat.cells.trace_of(row),
-        "value": float(heat.values[row, time]),
-        "truth": bool(heat.truth[row, time] == 1),
-        "undecided": bool(heat.truth[row, time] == UNDECIDED),
+        **now,
         "change": change,
         "binding": why.binding,
         "place": where(heat.cells, row, time),
         **{part: explained[part] for part in ("tree", "timelines", "influence", "repair")},
     }
+    if changes:
+        content |= {"before": before, **await consequences(visit, changes)}
     if other is not None:
         content["other"] = float(other.heat.values[row, time])
     after = int((heat.order == row).nonzero()) + 1
@@ -303,6 +315,13 @@ async def cell_page(
         "following": following if following is not None and following.lowest < 1 else None,
         "next_place": where(heat.cells, following.row, following.at) if following else {},
         "given_predicates": side.unpredicted,
+        "what_if": offers(why, changes),
+        "tried": tried(why, changes),
+        "sets": {"set": [written(one) for one in changes]},
+        "undo": [
+            (one, {"set": [written(other) for other in changes if other != one]}) for one in changes
+        ],
+        "whole_file": side.model is None,
     }
     return visit.answer("cell.html", content, more)
 

@@ -74,6 +74,7 @@ class Visit:
         self.state, self.request = state, request
         self.parameters: dict[str, str] = {}
         self.entities: dict[str, str] = {}
+        self.sets: list[str] = []
         names = {*known, "format"}
         for name, value in request.query_params.multi_items():
             if name not in names and not bound:
@@ -83,6 +84,9 @@ class Visit:
                 raise RefusedError(400, f"the parameter '{name}' is given twice")
             if "\0" in value:
                 raise RefusedError(400, f"the parameter '{name}' has a character that no text has")
+            if name == "set" and name in names:  # the only one that may be given again
+                self.sets.append(value)
+                continue
             (self.parameters if name in names else self.entities)[name] = value
         self.side = self.number("model", 1, len(state.sides), least=1) - 1
         self.inspected = state.sides[self.side]

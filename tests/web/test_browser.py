@@ -19,7 +19,8 @@ FLAGS = [
 ]  # fmt: skip
 
 PAGES = [
-    "/", "/axiom/A1", "/axiom/A3/cell?row=1&time=2", "/formula", "/formula?text=Stop(x)",
+    "/", "/axiom/A1", "/axiom/A3/cell?row=1&t=2&set=Stop(c1)@2=0", "/formula",
+    "/formula?text=Stop(x)",
     "/formula?text=Stopp(x", "/predicates", "/predicate/Crossing", "/predicate/Crossing/row?row=5",
     "/compare", "/nowhere",
 ]  # fmt: skip
@@ -239,3 +240,27 @@ def test_nothing_is_hard_to_reach_or_to_read(visit, scheme):
         rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
         found = axe.run(page, options=rules)
         assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+
+
+def test_what_if_a_fact_were_another(visit):
+    page = visit("/axiom/A1/cell?row=1&t=2&model=2")
+    before = page.locator("dl.facts dd").first.inner_text()
+    box = page.locator("form.degree input[type=number]").first
+    fact = box.get_attribute("aria-label")
+    box.fill("0.125")
+    box.press("Enter")
+    page.get_by_role("heading", name="Axioms then").wait_for()
+    assert "#what-if" in page.url
+    assert page.get_by_label(fact, exact=True).input_value() == "0.125"
+    page.wait_for_selector("#others:not([data-pending])")
+    assert "…" not in page.locator("#others").inner_text()
+    page.locator("tr", has=page.get_by_label(fact, exact=True)).get_by_role(
+        "link", name="true"
+    ).click()
+    page.wait_for_url("**%3D1#what-if")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as a file of facts").click()
+    assert saved.value.suggested_filename == "facts.csv"
+    page.get_by_role("link", name="Undo all").click()
+    page.wait_for_url(lambda url: "set=" not in url)
+    assert page.locator("dl.facts dd").first.inner_text() == before

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from fotltn.analysis.cells import Cell, Cells
+from fotltn.analysis.changes import Change, overlay, with_changes
 from fotltn.analysis.explain.gradients import Influence, influence
 from fotltn.analysis.explain.repairs import Repair, repair
 from fotltn.analysis.explain.site import Fact, Site
@@ -104,6 +105,7 @@ def why(
     *,
     top: int = 10,
     fixed: Collection[str] = (),
+    changes: Sequence[Change] = (),
 ) -> Explanation:
     """Why a rule has its value at a cell, and what would change it.
 
@@ -112,11 +114,16 @@ def why(
         cell: where.
         top: how many influential facts are given.
         fixed: predicates whose facts do not change: they are neither influential nor flipped.
+        changes: facts with other degrees than the tables say; repairs leave them as they are.
 
     Raises:
         DataError: there is no such cell or predicate, or a table is missing.
     """
-    site = Site(cells, cell)
+    changed = overlay(cells.tables, changes, cell.trace)
+    held = [Fact(name, place) for name, places in changed.items() for place in places]
+    if changes and cells.tables.decisions is not None and cells.tables.decisions.definitions:
+        cells, changed = replace(cells, tables=with_changes(cells.tables, changes)), {}
+    site = Site(cells, cell, changed)
     tree = explain(site)
     return Explanation(
         cells,
@@ -126,7 +133,7 @@ def why(
         tree,
         timelines(site, tree),
         influence(site, top=top, fixed=fixed),
-        repair(site, fixed=fixed),
+        repair(site, fixed=fixed, held=held),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, assert_never
 
@@ -50,12 +50,19 @@ class LeafTable(NamedTuple):
 class Site:
     """A cell, and all that is needed to evaluate it alone.
 
+    Args:
+        cells: of the formula.
+        cell: where.
+        changed: degrees that facts of its trace have in place of those of the tables, by predicate
+            and place.
+
     Raises:
         DataError: there is no such cell.
     """
 
     cells: Cells
     cell: Cell
+    changed: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a cell that does not exist."""
@@ -157,11 +164,19 @@ class Site:
 
     def degrees(self, predicate: str, places: Tensor) -> Tensor:
         """The degrees of facts by their places."""
-        return self._looked_up(self.cells.tables, predicate, places)
+        degrees = self._looked_up(self.cells.tables, predicate, places)
+        for place, degree in self.changed.get(predicate, {}).items():
+            degrees = torch.where(places == place, degree, degrees)
+        return degrees
 
     def truths(self, predicate: str, places: Tensor) -> Tensor:
         """The truth of facts by their places, in two-valued logic."""
-        return self._looked_up(self.cells.boolean, predicate, places) > 0
+        truths = self._looked_up(self.cells.boolean, predicate, places) > 0
+        limit = self.cells.threshold_of(predicate)
+        for place, degree in self.changed.get(predicate, {}).items():
+            assert limit is not None, "what is defined cannot be changed"
+            truths = torch.where(places == place, degree >= limit, truths)
+        return truths
 
     def _looked_up(self, tables: Tables, predicate: str, places: Tensor) -> Tensor:
         table, dtype = tables.table(predicate), self.cells.tables.dtype

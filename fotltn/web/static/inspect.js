@@ -14,10 +14,10 @@ function pending(root) {
       location.reload();
       return;
     }
-    const old = waiting.closest("main");
+    const old = waiting.closest("section[data-pending]") || waiting.closest("main");
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const made = page.querySelector("main");
+    const made = old.id === "main" ? page.querySelector("main") : page.getElementById(old.id);
     if (!made || !old.isConnected) return; // somebody went on to another page
     if (made.innerHTML !== old.innerHTML) old.replaceWith(document.adoptNode(made));
     pending(document);
@@ -78,6 +78,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
   const plain = !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button);
   if (!link || !plain || event.defaultPrevented || !ours(link.href)) return;
+  if (link.hasAttribute("download")) return;
   event.preventDefault();
   visit(link.href);
 });
@@ -86,7 +87,8 @@ document.addEventListener("submit", (event) => {
   if (event.defaultPrevented) return;
   event.preventDefault();
   const asked = [...new FormData(event.target)].filter(([, value]) => value !== "");
-  visit(`${event.target.getAttribute("action")}?${new URLSearchParams(asked)}`);
+  const { hash } = event.target.dataset;
+  visit(`${event.target.getAttribute("action")}?${new URLSearchParams(asked)}${hash ? `#${hash}` : ""}`);
 });
 
 addEventListener("popstate", (event) => {
