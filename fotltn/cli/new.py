@@ -93,7 +93,8 @@ def new(
     if proposal is not None:
         _print(proposal)
     print(f"{folder}: {', '.join(files)}")
-    print(f"Next: fotltn train {folder}")
+    rules = "" if proposal is None else f"write your rules into {folder / 'theory.fot'}, then "
+    print(f"Next: {rules}fotltn train {folder}")
 
 
 def make_from(folder: Path, tables: list[Path], learn: list[str]) -> Proposal:

@@ -85,7 +85,8 @@ def violations(
         rows = [(r.axiom, r.share, r.violation) for r in ranked]
         dicts = [r.as_dict() for r in ranked]
         content: dict[str, object] = {"ranking": RANKING}
-        sentences = [RANKING if ranked else "All axioms are fully true."]
+        none = "All axioms are fully true." if asked.theory.axioms else "There are no axioms."
+        sentences = [RANKING if ranked else none]
     else:
         worst = asked.violations(axiom, top=top, threshold=threshold, end=end)
         rows = [(axiom, None, v) for v in worst]

@@ -27,7 +27,7 @@ from fotltn.project.proposed_table import (
     symbol_name,
     take,
 )
-from fotltn.project.table_columns import Clocked, Role, TableColumn, unique
+from fotltn.project.table_columns import Clocked, Role, TableColumn, step_sizes, unique
 
 _MOST, _SOME = 0.9, 0.5  # of words that are names of entities, so that a column names these
 
@@ -40,6 +40,7 @@ class Proposal:
         tables: the one with the labels first.
         rules: axioms that hold on the labels, with how often.
         step: of time stamps, or of numbers that begin far from 0; None for numbers of steps.
+        origin: when the first step begins; None for the earliest time, cut off to the unit.
         local: whether the entities of the first table belong to one trace each.
         split: the table that says what traces are for, and its columns of traces and of parts.
     """
@@ -47,6 +48,7 @@ class Proposal:
     tables: list[ProposedTable]
     rules: list[ProposedRule] = field(default_factory=list)
     step: str | None = None
+    origin: str | None = None
     local: bool = False
     split: tuple[ProposedTable, TableColumn, TableColumn] | None = None
 
@@ -100,7 +102,10 @@ def propose(paths: Path | Sequence[Path], learn: Collection[str] = ()) -> Propos
         sort = sort_name(main.path.stem if first.entity is None else first.entity.name)
         take(main, first, sort, points, names)
         fill_roles(main, learn, {sort})
-        proposal = Proposal(tables, step=None if first.time is None else first.time.step)
+        proposal = Proposal(tables)
+        if (time := first.time) is not None:
+            proposal.step = time.step
+            proposal.origin = None if time.origin is None else time.column.moment(time.origin)
     else:
         proposal = _Joined(tables, [keys[id(t)] for t in tables], learn).proposal()
         if main.note:
@@ -157,11 +162,15 @@ class _Joined:
         self.origin = 0
         if self.step is not None and timed:
             self.origin = min(c.earliest for c in timed)
+            if self.time is not None and self.time.origin is not None:
+                self.origin -= self.origin % step_sizes(self.step)[0]
 
     def proposal(self) -> Proposal:
         """What the tables are."""
         taken = {sort.name for sort in self.sorts}
         proposal = Proposal(self.tables, step=self.step)
+        if self.time is not None and self.time.origin is not None:
+            proposal.origin = self.time.column.moment(self.origin)
         for table, own_keys in zip(self.tables, self.keys, strict=True):
             self._settle(table, own_keys, proposal, taken)
         self._cover()

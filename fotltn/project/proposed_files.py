@@ -72,7 +72,10 @@ def project_text(proposal: Proposal, folder: str | None) -> str:
         lines += [f"folder = {_text(folder)}"]
     if proposal.step is not None:
         step = proposal.step if proposal.step.isdecimal() else _text(proposal.step)
-        lines += [_said(f"step = {step}", "of times, from the earliest on")]
+        begin = "from the earliest on" if proposal.origin is None else "from the origin on"
+        lines += [_said(f"step = {step}", f"of times, {begin}")]
+        if proposal.origin is not None:
+            lines += [_said(f"origin = {_text(proposal.origin)}", "when the first step begins")]
     if proposal.local:
         said = f"every trace has its own {main.sort}s"
         lines += [_said(f"local = [{_text(main.sort)}]", said)]
@@ -131,7 +134,7 @@ def _wide(table: ProposedTable) -> Iterator[str]:
     features = _features(table)
     if features:
         yield f"features = {_list(c.name for c in features)}"
-    if worded := [c for c in features if c.role in (Role.CATEGORY, Role.LINK)]:
+    if worded := [c for c in features if c.role in (Role.CATEGORY, Role.LINK) or c.is_worded]:
         words = ", ".join(f"{_text(c.name)} = {_list(sorted(c.words))}" for c in worded)
         yield f"categories = {{ {words} }}"
     if empty := [c for c in features if c.gaps or table.gaps]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,8 @@ _TIMES = re.compile(
 )
 #: Units of steps in microseconds, the longest first.
 _UNITS = {"d": 86_400 * 10**6, "h": 3_600 * 10**6, "min": 60 * 10**6, "s": 10**6}
+#: Steps that people count in, where times have none of their own.
+_STEPS = ("1d", "1h", "30min", "15min", "10min", "5min", "1min", "30s", "15s", "10s", "5s", "1s")
 _SPARSE = 4  # points for each time that there is, beyond which times have no common step
 
 
@@ -82,6 +85,11 @@ class TableColumn:
         return bool(self.words) and all(_truth(word) is not None for word in self.words)
 
     @property
+    def is_worded(self) -> bool:
+        """Whether cells are true or false by words that are no numbers: yes and no."""
+        return self.is_truth and not self.is_number
+
+    @property
     def is_whole(self) -> bool:
         """Whether cells that are numbers are whole ones from 0."""
         values = self.values[np.isfinite(self.values)]
@@ -102,6 +110,13 @@ class TableColumn:
         one_kind = bool((at != NO_TIME).all()) and bool((zoned == zoned[0]).all())
         return at if one_kind else None
 
+    def moment(self, at: int) -> str:
+        """A time in microseconds as a time stamp of the kind that the column has."""
+        zoned = with_zone(pa.chunked_array([pa.array(self.words[:1])]))[0]
+        when = datetime(1970, 1, 1) + timedelta(microseconds=at)
+        text = when.isoformat(timespec="seconds" if when.second else "minutes")
+        return f"{text}Z" if zoned else text
+
     @property
     def clocks(self) -> Iterator[Clocked]:
         """Ways to read the cells as times, those that leave the fewest points first."""
@@ -113,15 +128,19 @@ class TableColumn:
             yield self._counted()
 
     def _stamped(self, at: Ints) -> Iterator[Clocked]:
-        """By the step that all times are multiples of; if that is far too short, by units."""
+        """By the step that all times are multiples of; if that is far too short, by usual steps."""
         since = at - at.min()
         apart = int(np.gcd.reduce(since))
         unit = next((u for u, size in _UNITS.items() if apart % size == 0), None)
         if unit is not None and since.max() // apart < _SPARSE * len(self.words):
             yield Clocked(self, f"{apart // _UNITS[unit]}{unit}", (since // apart)[self.codes])
             return
-        for unit, size in _UNITS.items():  # steps begin when days, hours, … do
-            yield Clocked(self, f"1{unit}", (at // size - at.min() // size)[self.codes])
+        for step in _STEPS:  # which begin when days, hours, half hours, … do
+            size, unit_size = step_sizes(step)
+            origin = at.min() // size * size
+            steps = ((at - origin) // size)[self.codes]
+            usual = at.min() // unit_size * unit_size == origin
+            yield Clocked(self, step, steps, None if usual else int(origin))
 
     def _counted(self) -> Clocked:
         """As they are; if they begin far from 0, from the earliest on."""
@@ -147,9 +166,8 @@ class TableColumn:
             return ((self.values - origin) // int(step or 1)).astype(np.int64)
         if (at := self.stamps) is None:
             return None
-        many, unit = re.fullmatch(r"(\d+)(\D+)", step).groups()  # type: ignore[union-attr]
-        begin = origin // _UNITS[unit] * _UNITS[unit]
-        return ((at - begin) // (int(many) * _UNITS[unit]))[self.codes]
+        size, unit_size = step_sizes(step)
+        return ((at - origin // unit_size * unit_size) // size)[self.codes]
 
     @property
     def earliest(self) -> int:
@@ -176,11 +194,20 @@ class Clocked(NamedTuple):
         column: the column.
         step: how long a step is; None if cells are numbers of steps.
         steps: the time of each row.
+        origin: when the first step begins, in microseconds, if not at the earliest time, cut off
+            to the unit of the step.
     """
 
     column: TableColumn
     step: str | None
     steps: Ints
+    origin: int | None = None
+
+
+def step_sizes(step: str) -> tuple[int, int]:
+    """How long a step of time stamps is, and how long its unit, in microseconds."""
+    many, unit = re.fullmatch(r"(\d+)(\D+)", step).groups()  # type: ignore[union-attr]
+    return int(many) * _UNITS[unit], _UNITS[unit]
 
 
 def read_columns(path: Path) -> list[TableColumn]:

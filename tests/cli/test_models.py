@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+import fotltn
 from fotltn.project.model import load_model
 from fotltn.web.inspected import of_model
 from tests.cli.conftest import succeed
@@ -248,6 +249,13 @@ def test_violations_of_an_axiom(call):
         assert cells[2] == f"{worst.value:.3f}"
         assert cells[6] == f"x={worst.binding['x']}"
         assert cells[7].startswith(f"Car({worst.binding['x']})=")
+
+
+def test_without_axioms_none_is_called_true(call, tmp_path):
+    facts = {"predicate": ["P", "P"], "arg1": ["a", "a"], "time": [0, 1], "truth": [1, 0]}
+    model = fotltn.train("sort s\npredicate P(s)", facts=facts, learn=["P"], training={"epochs": 1})
+    model.save(tmp_path / "model")
+    assert call("violations", tmp_path / "model").out.splitlines() == ["There are no axioms."]
 
 
 def test_violations_for_machines(call):

@@ -203,7 +203,7 @@ def test_numbers_that_begin_far_from_0(tmp_path, name, begin, by, step, length):
     assert trains(tmp_path / "p", path).facts.lengths == (length,)
 
 
-def test_events_at_odd_times_have_the_longest_unit_that_tells_them_apart(tmp_path):
+def test_events_at_odd_times_have_the_longest_step_that_tells_them_apart(tmp_path):
     draw = random.Random(7)
     minutes = sorted(draw.sample(range(20 * 24 * 60), 200))
     rows: list[list[object]] = [
@@ -213,7 +213,7 @@ def test_events_at_odd_times_have_the_longest_unit_that_tells_them_apart(tmp_pat
     path = write(tmp_path / "events.csv", ["machine", "at", "stop"], rows)
     proposal = propose(path)
     assert roles(path) == {"machine": "entity", "at": "time", "stop": "learned predicate"}
-    assert (proposal.step, proposal.main.presence) == ("1min", True)
+    assert (proposal.step, proposal.main.presence) == ("5min", True)
 
 
 @pytest.mark.parametrize("plant", [True, False])
@@ -341,3 +341,21 @@ def test_yes_and_no_are_true_and_false(tmp_path):
     (column,) = [c for c in propose(path).main.columns if c.role == Role.LEARNED]
     assert (column.name, column.gaps, column.true_words) == ("failed", 6, ["yes"])
     assert (column.truth[1], column.truth[3]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("zone", "origin"), [("", "2024-03-01T06:30"), ("Z", "2024-03-01T06:30Z")])
+def test_rows_that_come_a_little_late_are_counted_in_half_hours(tmp_path, zone, origin):
+    """As a logger writes them: every half hour and some seconds."""
+    draw, begin = random.Random(5), datetime(2024, 3, 1, 6, 30)
+    rows: list[list[object]] = []
+    for unit in ("a", "b"):
+        for number in range(20):
+            at = begin + timedelta(minutes=30 * number + 1, seconds=draw.randrange(1, 200))
+            rows.append([unit, f"{at.isoformat()}{zone}", "" if number % 3 else number % 2])
+    path = write(tmp_path / "log.csv", ["unit", "logged at", "warm"], rows)
+    proposal = propose(path)
+    assert (proposal.step, proposal.origin, proposal.main.presence) == ("30min", origin, False)
+    (tmp_path / "theory.fot").write_text(theory_text(proposal))
+    (tmp_path / "project.toml").write_text(project_text(proposal, None))
+    tables = fotltn.load_project(tmp_path).tables
+    assert tables.horizon == 20
