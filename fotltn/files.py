@@ -16,6 +16,9 @@ from fotltn.errors import DataError, FotError
 #: The environment variable with further folders, as in PATH, that projects and theories may use.
 ROOT = "FOTLTN_ROOT"
 
+#: In the environment: the file by which processes of one machine meet that train together.
+MEETING = "FOTLTN_MEETING"
+
 #: What a file is to hold: bytes, or a function that writes them.
 Content = bytes | Callable[[BinaryIO], object]
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from fotltn.cli.options import Json
 from fotltn.cli.output import emit_json
+from fotltn.cli.shards import end_with_starter, run_shards
 from fotltn.format import number
+
+if TYPE_CHECKING:
+    from fotltn.project.model import Model
 
 
 def train(
@@ -49,6 +53,10 @@ def train(
         Path | None,
         typer.Option("--tensorboard", help="The same as --log tensorboard:FOLDER."),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", min=1, help="Processes of this machine that share the traces."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Learn a project, by gradients or by sampling, and save a model.
@@ -57,7 +65,13 @@ def train(
     the same model. Exit status: 0 if a model was saved, 1 if the input has errors, 2 for a wrong
     call, 130 if it was interrupted.
     """
-    from fotltn.cli.display import Display, mixing_text, print_metrics
+    if shards is not None:
+        run_shards(shards)
+        return
+    end_with_starter()
+    from fotltn.cli.display import Display
+    from fotltn.learn.blocks import BLOCKS
+    from fotltn.learn.ranks import is_invited, meeting
     from fotltn.project.config import read_config
     from fotltn.project.loggers import as_callbacks
     from fotltn.project.train import train_and_save, without_axioms
@@ -66,12 +80,29 @@ def train(
     training = config.training
     training = training if seed is None else replace(training, seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)
+    if is_invited() and training.blocks is None:
+        training = replace(training, blocks=BLOCKS)
     config = replace(config, training=training, method=method or config.method)
     config = without_axioms(config) if no_axioms else config
     path = model if model is not None else config.model_path()
-    words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
-    told = as_callbacks([*words, Display(quiet=as_json)])
-    trained = train_and_save(config, path, fresh=fresh, callbacks=told)
+    with meeting(config.device) as (ranks, device):
+        config = replace(config, device=device)
+        if not ranks.first:
+            train_and_save(config, path, ranks=ranks)
+            return
+        words = [*(log or ()), *([] if tensorboard is None else [f"tensorboard:{tensorboard}"])]
+        told = as_callbacks([*words, Display(quiet=as_json)])
+        trained = train_and_save(config, path, fresh=fresh, callbacks=told)
+    if ranks.count > (traces := len(trained.facts.traces)):
+        text = f"{ranks.count} processes share {traces} trace{'s' * (traces > 1)}, so that some"
+        print(f"warning: {text} had nothing to do", file=sys.stderr)
+    _tell(trained, path, as_json=as_json)
+
+
+def _tell(trained: Model, path: Path, *, as_json: bool) -> None:
+    """Print how training ended."""
+    from fotltn.cli.display import mixing_text, print_metrics
+
     if as_json:
         metrics = trained.metrics()
         emit_json(

@@ -17,6 +17,7 @@ from torch import Tensor
 from fotltn.errors import DataError, Diagnostic, Severity
 from fotltn.learn import folders
 from fotltn.learn.locks import locked, reserved
+from fotltn.learn.ranks import ALONE, Ranks
 from fotltn.learn.store import (
     Document,
     UnreadableError,
@@ -69,6 +70,20 @@ def reserve(folder: Path | str) -> Iterator[Reserved]:
     parent = resolved(folder)
     with reserved(parent, "training"):
         yield Reserved(parent)
+
+
+@contextmanager
+def place_of(
+    checkpoints: Path | str | Reserved | None, ranks: Ranks = ALONE
+) -> Iterator[Reserved | None]:
+    """A folder of checkpoints, which the first process has for itself; none for the others."""
+    if not ranks.first:
+        yield None
+    elif isinstance(checkpoints, str | Path):
+        with reserve(checkpoints) as place:
+            yield place
+    else:
+        yield checkpoints
 
 
 def write_checkpoint(
@@ -140,6 +155,11 @@ def latest_checkpoint(folder: Path | str) -> Latest:
             )
             raise UnreadableError(*(replace(d, hint=hint) for d in error.diagnostics)) from None
     return Latest(None, tuple(warnings))
+
+
+def latest_in(place: Reserved | None) -> Latest:
+    """As `latest_checkpoint`, of a place that there may not be."""
+    return Latest(None, ()) if place is None else latest_checkpoint(place.folder)
 
 
 def clear_checkpoints(folder: Path | str) -> None:

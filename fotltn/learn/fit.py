@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from fotltn.errors import DataError
 from fotltn.evaluation import over_traces
 from fotltn.grounding.labels import Labels
+from fotltn.learn.blocks import TraceBlocks
 from fotltn.learn.captured import EPOCHS_BEFORE, CapturedStep, captured
-from fotltn.learn.checkpoints import Reserved, latest_checkpoint, reserve, write_checkpoint
-from fotltn.learn.identity import Digests, identity, refuse_other_task
+from fotltn.learn.checkpoints import Latest, Reserved, latest_in, place_of, write_checkpoint
+from fotltn.learn.identity import Digests, check_alike, identity, refuse_other_task
 from fotltn.learn.objective import (
     Flips,
     Losses,
@@ -28,12 +29,14 @@ from fotltn.learn.objective import (
 )
 from fotltn.learn.optimisers import make_optimiser, plain_step, without_compiler
 from fotltn.learn.optimizer_state import (
+    common_generators,
     flatten,
     generator_states,
     restore_generators,
     restore_optimiser,
     unflatten,
 )
+from fotltn.learn.ranks import ALONE, Ranks, joined_ranks
 from fotltn.learn.store import below
 from fotltn.learn.task import Task
 from fotltn.networks.parts import DataPart, parts
@@ -128,14 +131,10 @@ def fit(
     """
     if every < 1:
         raise DataError(f"there is at least one epoch between checkpoints, not {every}")
-    with (
-        reserve(checkpoints)
-        if isinstance(checkpoints, str | Path)
-        else nullcontext(checkpoints) as place,
-        without_compiler(),
-    ):
-        run = _Fit(task, resumable=place is not None)
-        warnings = () if place is None else run.resume(place.folder)
+    ranks = ALONE if task.training.blocks is None else joined_ranks()
+    with place_of(checkpoints, ranks) as place, without_compiler():
+        run = _Fit(task, ranks, resumable=checkpoints is not None)
+        warnings = run.resume(ranks.of_first(lambda: latest_in(place)))
         if on_epoch is not None:
             for epoch in run.progress.history:
                 on_epoch(epoch)
@@ -144,7 +143,7 @@ def fit(
             epoch = run.epoch()
             if on_epoch is not None:
                 on_epoch(epoch)
-            asked = run.progress.stopped is None and stop()
+            asked = run.progress.stopped is None and ranks.of_first(stop)
             ended = asked or run.progress.stopped is not None
             if place is not None and (ended or epoch.number % every == 0):
                 run.save(place.folder)
@@ -154,7 +153,7 @@ def fit(
 class _Fit:
     """Training in progress."""
 
-    def __init__(self, task: Task, *, resumable: bool = True) -> None:
+    def __init__(self, task: Task, ranks: Ranks = ALONE, *, resumable: bool = True) -> None:
         self.task = task
         training = task.training
         device = task.grounding.fixed.lengths.device
@@ -173,14 +172,18 @@ class _Fit:
         self.parts: dict[int, DataPart] = {}
         self.part_labels: dict[int, Labels] = {}
         self.digests = Digests()
-        self.start = identity(task, self.digests) if resumable else {}
+        self.start = identity(task, self.digests) if resumable or ranks.count > 1 else {}
+        check_alike(self.start, ranks)
         self.recorded: CapturedStep | None = None
         self.alike = 0.0  # steps so far that drew no random numbers
         self.moving: set[str] = set()  # what networks keep for themselves, and training changes
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.generator = torch.Generator().manual_seed(training.seed)
-        self.common = _common(weights[0].device)
+        self.common = common_generators(weights[0].device)
+        self.blocks = None
+        if training.blocks is not None:
+            self.blocks = TraceBlocks(task, self.modules, self.flips, ranks, self.common)
         self.drawn = {
             name: torch.Generator(g.device).manual_seed(training.seed).get_state()
             for name, g in self.common.items()
@@ -237,6 +240,8 @@ class _Fit:
         """The losses and the values of axioms, with gradients left in the weights."""
         if part is None and self.recorded is not None:
             return self.recorded()
+        if self.blocks is not None:
+            return self.blocks.forth_and_back(self.labels, number - 1, part)
         self.optimiser.zero_grad(set_to_none=True)
         if part is None and self.recordable(number):
             if self.record(number):
@@ -302,6 +307,8 @@ class _Fit:
         """The loss of the facts that are held back, by what the objective comes to in the end."""
         assert self.watched is not None
         self.modules.eval()
+        if self.blocks is not None:
+            return _finite(float(self.blocks.fact_loss(self.watched, math.inf)), number)
         tables = self.task.grounding()
         loss = fact_loss(self.task.objective, self.watched, tables, math.inf, self.flips())
         return _finite(float(loss), number)
@@ -387,12 +394,12 @@ class _Fit:
             {"optimiser.json": document, _STATE: {**self.identity(), "progress": progress}},
         )
 
-    def resume(self, folder: Path) -> tuple[str, ...]:
+    def resume(self, latest: Latest) -> tuple[str, ...]:
         """Go on from the latest checkpoint, if there is one; the warnings about others."""
-        latest = latest_checkpoint(folder)
         warnings = tuple(w.message for w in latest.warnings)
         if latest.checkpoint is None:
             return warnings
+        folder = latest.checkpoint.path.parent
         tensors, documents = latest.checkpoint.tensors, latest.checkpoint.documents
         state: Any = documents.get(_STATE)
         if not isinstance(state, dict) or state.get("layout") != _LAYOUT:
@@ -443,15 +450,6 @@ def _over_traces(task: Task, seen: list[Tensor]) -> dict[str, float]:
     if by_trace.shape[1] > 1:
         together = over_traces(by_trace, semantics)
     return dict(zip(task.axioms.names, together.tolist(), strict=True))
-
-
-def _common(device: torch.device) -> dict[str, torch.Generator]:
-    """PyTorch's own generators, from which networks draw."""
-    generators = {"cpu": torch.default_generator}
-    if device.type == "cuda":
-        number = torch.cuda.current_device() if device.index is None else device.index
-        generators["cuda"] = torch.cuda.default_generators[number]
-    return generators
 
 
 def _finite(loss: float, number: int) -> float:

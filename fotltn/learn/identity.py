@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from fotltn.errors import DataError, Diagnostic
 from fotltn.grounding.labels import Labels
+from fotltn.learn.ranks import Ranks
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedFormula, CheckedTheory
 from fotltn.logic.signature import Signature
@@ -101,6 +102,20 @@ def refuse_other_task(theirs: Mapping[str, Any], ours: Mapping[str, Any], folder
                 hint=f"to go on, put back {differing}",
             )
         )
+
+
+def check_alike(ours: Mapping[str, Any], ranks: Ranks) -> None:
+    """Refuse to train together with processes that have another task than the first.
+
+    Raises:
+        DataError: identities differ; it says in what.
+    """
+    first, *others = ranks.objects(ours)
+    for number, theirs in enumerate(others, 1):
+        if differing := differences(first, theirs):
+            raise DataError(
+                f"process {number} of {ranks.count} has another task than the first: {differing}"
+            )
 
 
 def _said(one: Mapping[str, Any], name: str) -> str:

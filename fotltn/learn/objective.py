@@ -218,6 +218,55 @@ def predicted(labels: Labels, tables: Tables) -> dict[str, Tensor]:
     return degrees
 
 
+def fact_errors(
+    objective: Objective,
+    labels: Labels,
+    tables: Tables,
+    epoch: float,
+    flips: Tensor | float,
+) -> dict[str, Tensor]:
+    """The loss of each labelled fact, by predicate, before means and roots are taken.
+
+    Predicates without facts or without weight are left out.
+    """
+    degrees = predicted(labels, tables)
+    stated = [
+        name for name in degrees if len(labels.truth[name]) and _fact_weight(objective, name, epoch)
+    ]
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for name in stated:
+        rates = (objective.rate("missed", name), objective.rate("invented", name))
+        power = objective.power(name, epoch)
+        kind = (*rates, power, name in objective.evidence, degrees[name].dtype)
+        alike.setdefault(kind, []).append(name)
+    errors: dict[str, Tensor] = {}
+    for names in alike.values():
+        together = torch.cat([degrees[name] for name in names])
+        truth = torch.cat([labels.truth[name] for name in names]).to(together.dtype)
+        each = _losses_of_facts(objective, names[0], truth, together, epoch, flips)
+        parts = each.split([len(labels.truth[name]) for name in names])
+        errors |= dict(zip(names, parts, strict=True))
+    return {name: errors[name] for name in stated}
+
+
+def facts_together(
+    objective: Objective, means: Mapping[str, Tensor], counts: Mapping[str, int], epoch: float
+) -> Tensor | None:
+    """The loss of facts, of the mean of `fact_errors` of each predicate; None if there are none."""
+    p = objective.p.at(epoch)
+    shares: list[Tensor] = []
+    for name, mean in means.items():
+        power = objective.power(name, epoch)
+        usual = objective.facts != "satisfaction" or power == p
+        shares.append(mean if usual else rooted(mean, power) ** p)
+    if not shares:
+        return None
+    stacked = torch.stack(shares)
+    weights = tuple(_fact_weight(objective, name, epoch) * counts[name] for name in means)
+    mean = (stacked * fixed_row(weights, stacked.dtype, stacked.device)).sum() / sum(weights)
+    return rooted(mean, p) if objective.facts == "satisfaction" else mean
+
+
 def fact_loss(
     objective: Objective,
     labels: Labels,
@@ -226,35 +275,14 @@ def fact_loss(
     flips: Tensor | float,
 ) -> Tensor:
     """How far the facts are from being predicted; 0 if there are none."""
-    p = objective.p.at(epoch)
-    degrees = predicted(labels, tables)
-    counts = {
-        name: objective.fact_weights.get(name, _ONE).at(epoch) * len(labels.truth[name])
-        for name in degrees
-    }
-    counts = {name: count for name, count in counts.items() if count}
-    alike: dict[tuple[object, ...], list[str]] = {}
-    for name in counts:
-        rates = (objective.rate("missed", name), objective.rate("invented", name))
-        power = objective.power(name, epoch)
-        kind = (*rates, power, name in objective.evidence, degrees[name].dtype)
-        alike.setdefault(kind, []).append(name)
-    shares: dict[str, Tensor] = {}
-    for names in alike.values():
-        together = torch.cat([degrees[name] for name in names])
-        truth = torch.cat([labels.truth[name] for name in names]).to(together.dtype)
-        each = _losses_of_facts(objective, names[0], truth, together, epoch, flips)
-        parts = each.split([len(labels.truth[name]) for name in names])
-        for name, part in zip(names, parts, strict=True):
-            power, mean = objective.power(name, epoch), part.mean()
-            usual = objective.facts != "satisfaction" or power == p
-            shares[name] = mean if usual else rooted(mean, power) ** p
-    if not shares:
-        return torch.zeros((), device=tables.lengths.device)
-    stacked = torch.stack([shares[name] for name in counts])
-    weights = tuple(counts.values())
-    mean = (stacked * fixed_row(weights, stacked.dtype, stacked.device)).sum() / sum(weights)
-    return rooted(mean, p) if objective.facts == "satisfaction" else mean
+    errors = fact_errors(objective, labels, tables, epoch, flips)
+    means = {name: each.mean() for name, each in errors.items()}
+    loss = facts_together(objective, means, {n: len(e) for n, e in errors.items()}, epoch)
+    return torch.zeros((), device=tables.lengths.device) if loss is None else loss
+
+
+def _fact_weight(objective: Objective, name: str, epoch: float) -> float:
+    return objective.fact_weights.get(name, _ONE).at(epoch)
 
 
 def _losses_of_facts(

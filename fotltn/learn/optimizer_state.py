@@ -190,6 +190,15 @@ def _check_shapes(
     return [(parameter, name, value) for parameter, _, name, value in listed]
 
 
+def common_generators(device: torch.device) -> dict[str, torch.Generator]:
+    """PyTorch's own generators, from which networks on a device draw."""
+    generators = {"cpu": torch.default_generator}
+    if device.type == "cuda":
+        number = torch.cuda.current_device() if device.index is None else device.index
+        generators["cuda"] = torch.cuda.default_generators[number]
+    return generators
+
+
 def generator_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
     """The states of random generators, as tensors of bytes."""
     return {name: generator.get_state() for name, generator in generators.items()}

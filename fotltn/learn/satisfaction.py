@@ -105,13 +105,20 @@ class Axioms:
         self, objective: Objective, tables: Tables, *, epoch: float = 0.0, key: int | None = 0
     ) -> tuple[Tensor, Tensor]:
         """How far the axioms are from being satisfied, and their degrees as `values` has them."""
-        logs = objective.axioms == "log" and self.semantics.log_space
+        logs = self.by_logs(objective)
         values = self.values(tables, epoch=epoch, key=key, log=logs)
+        return self.together(objective, values, epoch), values.exp() if logs else values
+
+    def by_logs(self, objective: Objective) -> bool:
+        """Whether the loss is one of logarithms, which this semantics has."""
+        return objective.axioms == "log" and self.semantics.log_space
+
+    def together(self, objective: Objective, values: Tensor, epoch: float) -> Tensor:
+        """The loss of values with axes (axiom, trace), which are logarithms where `by_logs`."""
         weights = fixed_row(
             self.weights(objective.axiom_weights, epoch), values.dtype, values.device
         )
-        loss = axiom_loss(objective, values, weights, epoch, logs=logs)
-        return loss, values.exp() if logs else values
+        return axiom_loss(objective, values, weights, epoch, logs=self.by_logs(objective))
 
     def _made(self, names: tuple[str, ...], p: float | None) -> Evaluator:
         """Some axioms under one p; those under another p are forgotten."""

@@ -40,6 +40,8 @@ class Training:
         keep_best: end with the weights of the best epoch, not of the last.
         thresholds: from which degree on a prediction says true: 0.5 ("half"), or, for each
             predicate, what has the best F1 or accuracy on the facts that are watched.
+        blocks: into how many blocks of traces each step is cut, which processes of one group
+            share; None for no blocks, and each process for itself.
     """
 
     epochs: int = 500
@@ -54,10 +56,12 @@ class Training:
     batches: Batches | None = None
     keep_best: bool = True
     thresholds: Literal["half", "f1", "accuracy"] = "half"
+    blocks: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
-        for what, number in (("epochs", self.epochs), ("patience", self.patience)):
+        for what in ("epochs", "patience", "blocks"):
+            number = getattr(self, what)
             if number is not None and not (isinstance(number, int) and number >= 1):
                 raise DataError(f"{what} is a whole number from 1, not {number}")
         if not 0 <= self.tolerance < math.inf:

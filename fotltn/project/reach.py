@@ -60,7 +60,7 @@ def _loss(name: str, scale: float, reach: float, config: Config, world: World) -
     )  # fmt: skip
     training = replace(
         config.training, epochs=min(_EPOCHS, config.training.epochs), validation=_SHARE,
-        patience=None, batches=None, keep_best=False,
+        patience=None, batches=None, blocks=None, keep_best=False,
     )  # fmt: skip
     with in_precision(config), seeded(config.training.seed) as generator:
         shape = table_shape(fixed, decl)

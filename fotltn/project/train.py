@@ -16,6 +16,7 @@ import torch
 from fotltn.errors import DataError, Diagnostic, InterruptedTrainingError, LimitError
 from fotltn.learn.checkpoints import Reserved, clear_checkpoints, reserve
 from fotltn.learn.fit import fit
+from fotltn.learn.ranks import ALONE, Ranks, joined_ranks
 from fotltn.learn.store import check_replaceable, resolved
 from fotltn.memory import keep_freed_memory
 from fotltn.networks.parts import parts
@@ -130,6 +131,13 @@ def _without_influence(model: Model) -> tuple[str, ...]:
 def _sampled(
     built: Built, checkpoints: Path | Reserved | None, told: Telling, stop: Callable[[], bool]
 ) -> Model:
+    if built.config.training.blocks is not None and joined_ranks().count > 1:
+        raise DataError(
+            Diagnostic(
+                "worlds are sampled by one process, not by several",
+                hint='method = "gradient", or --method gradient; or start it alone',
+            )
+        )
     outcome = sample_project(built, checkpoints=checkpoints, on_sweep=told.sweep, stop=stop)
     if outcome.posterior is None:
         raise _stopped("sweep", outcome.done, outcome.of, checkpoints)
@@ -173,13 +181,16 @@ def train_and_save(
     *,
     fresh: bool = False,
     callbacks: Iterable[Callback] = (),
+    ranks: Ranks = ALONE,
 ) -> Model:
     """Train as a program of its own: it keeps freed memory, Ctrl-C loses nothing, a model is left.
 
     Checkpoints are kept beside the model, until it is saved. Until then no other training can have
-    the same place.
+    the same place. Of several processes, the first does all that.
     """
     keep_freed_memory()
+    if not ranks.first:
+        return train(config, checkpoints=path)
     target = resolved(path)
     check_target(target)
     checkpoints = target.with_name(f"{target.name}.checkpoints")

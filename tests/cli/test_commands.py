@@ -29,7 +29,7 @@ OPTIONS = {
     "new": ["--from", "--learn", "--example", "--cars", "--pedestrians", "--steps", "--seed",
             "--paper", "--json"],
     "train": ["--data", "--model", "-o", "--no-axioms", "--method", "--seed", "--epochs", "--fresh",
-              "--log", "--tensorboard", "--json"],
+              "--log", "--tensorboard", "--shards", "--json"],
     "score": ["--data", "--evidence", "--facts", "--threshold", "--json"],
     "ask": ["--data", "--evidence", "--horizon", "--at", "--semantics", "--p", "--threshold",
             "--given", "--sort", "--top", "--digits", "--json"],

@@ -177,7 +177,7 @@ def test_numbers_that_json_does_not_have_survive(tmp_path):
     run.progress.history.append(Epoch(2, math.nan, 0.1, None, values, math.inf, False))
     run.save(tmp_path)
     again = _Fit(task)
-    again.resume(tmp_path)
+    again.resume(latest_checkpoint(tmp_path))
     assert repr(again.progress) == repr(run.progress)
     tensors, document = flatten({"a": math.nan})
     assert math.isnan(unflatten(document, tensors)["a"])

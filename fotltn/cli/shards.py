@@ -1,0 +1,140 @@
+"""`fotltn train --shards N`: the processes of one machine that train together.
+
+This program starts them, and waits. The first of them is what a single process would be: it shows
+progress, hears Ctrl-C, saves the model, and its exit status is that of the command. If one ends
+before its time, so do all.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import typer
+
+from fotltn.cli.output import INTERRUPTED
+from fotltn.errors import visible
+from fotltn.files import MEETING
+
+_OPTION = "--shards"
+_STARTED = "FOTLTN_STARTED_BY"
+_POLL, _GRACE = 0.05, 15.0  # seconds; the latter for processes to end after one that failed
+_MOST = 2000  # characters of what a process said
+
+
+def run_shards(count: int) -> None:
+    """Run the command of this program, without the option, in so many processes.
+
+    Raises:
+        typer.Exit: with the status of the first process.
+    """
+    command = [sys.executable, "-m", "fotltn", *without_option(sys.argv[1:])]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fotltn-")))
+        said = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
+        processes: list[subprocess.Popen[bytes]] = []
+        stack.callback(_end, processes)
+        for number in range(count):
+            process = _started(command, number, count, folder, said[number])
+            processes.append(stack.enter_context(process))
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears it
+        stack.callback(signal.signal, signal.SIGINT, before)
+        _wait(processes)
+        ended = [process.poll() for process in processes]
+        _end(processes)
+        for number, status in enumerate(ended):
+            _explain(number, status, said, ended[0])
+        status = processes[0].returncode
+        raise typer.Exit(status if status >= 0 else 128 - status)
+
+
+def end_with_starter() -> None:
+    """End this process when the program ends that has started it, if one has."""
+    if _STARTED not in os.environ:
+        return
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def without_option(arguments: list[str]) -> list[str]:
+    """Arguments without `--shards N`.
+
+    >>> without_option(["train", "pumps", "--shards", "2", "--epochs", "3"])
+    ['train', 'pumps', '--epochs', '3']
+    """
+    rest, words = [], iter(arguments)
+    for word in words:
+        if word == _OPTION:
+            next(words, None)
+        elif not word.startswith(f"{_OPTION}="):
+            rest.append(word)
+    return rest
+
+
+def _started(
+    command: list[str], number: int, count: int, folder: Path, said: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """One of the processes; those but the first hear no Ctrl-C, and are heard only in the end.
+
+    Each has one thread, unless something else is said: more of them would add in other orders, and
+    processes are what uses more cores. Their input ends with this program, and they with it.
+    """
+    numbers = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+    environment = {
+        "OMP_NUM_THREADS": "1", **os.environ, **{k: str(v) for k, v in numbers.items()},
+        MEETING: (folder / "meeting").as_uri(), _STARTED: str(os.getpid()),
+    }  # fmt: skip
+    if sys.platform.startswith("linux"):
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    other = number > 0
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL if other else None, stderr=said if other else None,
+        process_group=0 if other else None,
+    )  # fmt: skip
+
+
+def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until all have ended, or one has failed and the others had time to notice."""
+    failed: float | None = None
+    while any(process.poll() is None for process in processes):
+        if failed is None and any(process.returncode for process in processes):
+            failed = time.monotonic()
+        if failed is not None and time.monotonic() - failed > _GRACE:
+            return
+        time.sleep(_POLL)
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End those that still run."""
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _explain(number: int, status: int | None, said: Sequence[IO[bytes]], first: int | None) -> None:
+    """Say how a process ended, if that is not what the first one has said already."""
+    who = f"process {number} of {len(said)}"
+    if status is None:
+        print(f"{who} did not end by itself", file=sys.stderr)
+    elif status < 0:
+        print(f"{who} was killed by {signal.Signals(-status).name}", file=sys.stderr)
+    elif number and status not in (0, INTERRUPTED, first):
+        said[number].seek(0)
+        text = said[number].read().decode(errors="replace").strip()[-_MOST:]
+        print(f"{who}: {visible(text)}", file=sys.stderr)

@@ -1,0 +1,338 @@
+"""A step in blocks of traces, which several processes share; its bits do not depend on how many.
+
+What a block comes to depends on its traces alone: the values of axioms on each of them, and for
+each predicate the sum of the errors of its labelled facts. All processes are told these, and
+compute the loss and its slopes alike. Then each goes back through its own blocks, and gradients
+are added as pairs along one tree over all blocks, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from fotltn.errors import DataError, Diagnostic
+from fotltn.grounding.labels import Labels
+from fotltn.learn.objective import fact_errors, facts_together, losses, prior_loss
+from fotltn.learn.optimizer_state import generator_states, restore_generators
+from fotltn.learn.ranks import Ranks
+from fotltn.learn.task import Task
+from fotltn.networks.parts import DataPart
+from fotltn.networks.parts import part as part_of
+
+#: How many blocks there are where several processes train and nothing is said.
+BLOCKS = 16
+
+
+class PairwiseSum:
+    """A sum over blocks in a row, added as pairs along a tree that depends on their numbers alone.
+
+    A part of the tree begins at a multiple of its size, a power of 2. Whoever adds a range of
+    blocks is left with the largest such parts of it; adding the parts of all ranges, in order,
+    leads to the same additions as adding all blocks.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is added yet."""
+        self.parts: list[tuple[int, int, Tensor]] = []
+
+    def add(self, start: int, size: int, total: Tensor) -> None:
+        """Add a part of the tree, or a block, which is one of size 1."""
+        while self.parts and start // size % 2 and self.parts[-1][:2] == (start - size, size):
+            start, _, left = self.parts.pop()
+            size, total = 2 * size, left + total
+        self.parts.append((start, size, total))
+
+    def total(self) -> Tensor:
+        """The sum, once all blocks are added."""
+        *others, (_, _, total) = self.parts
+        for _, _, left in reversed(others):
+            total = left + total
+        return total
+
+
+def tree_parts(blocks: range) -> list[tuple[int, int]]:
+    """Where the parts of the tree start that a range of blocks ends up with, and their sizes.
+
+    >>> tree_parts(range(5, 8))
+    [(5, 1), (6, 2)]
+    """
+    tree, nothing = PairwiseSum(), torch.zeros(0)
+    for number in blocks:
+        tree.add(number, 1, nothing)
+    return [(start, size) for start, size, _ in tree.parts]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutPart:
+    """A part of the data in blocks.
+
+    Args:
+        traces: how many each block has.
+        shares: the blocks of each process.
+        parts: those of this process.
+        labels: for each set of labels, by its id, that of each part.
+    """
+
+    traces: tuple[int, ...]
+    shares: list[range]
+    parts: list[DataPart]
+    labels: dict[int, list[Labels]] = field(default_factory=dict)
+
+    def of(self, labels: Labels) -> list[Labels]:
+        """The labels of each block of this process."""
+        if id(labels) not in self.labels:
+            self.labels[id(labels)] = [part.labels(labels) for part in self.parts]
+        return self.labels[id(labels)]
+
+
+class TraceBlocks:
+    """The way there and back in blocks of traces, of those that this process has.
+
+    Args:
+        task: what is learned.
+        modules: all that is learned.
+        flips: the rate of flipped labels.
+        ranks: this process among others.
+        common: PyTorch's own generators, from which networks draw.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        modules: nn.Module,
+        flips: Callable[[], Tensor | float],
+        ranks: Ranks,
+        common: Mapping[str, torch.Generator],
+    ) -> None:
+        """Nothing is cut yet."""
+        self.task, self.modules, self.flips = task, modules, flips
+        self.ranks, self.common = ranks, common
+        self.learned = [p for p in modules.parameters() if p.requires_grad]
+        self.cuts: dict[int, CutPart] = {}
+
+    def forth_and_back(
+        self, labels: Labels, epoch: float, part: DataPart | None
+    ) -> tuple[list[float], Tensor | None] | None:
+        """The losses and the values of axioms, with gradients left in the weights.
+
+        Nothing if there is nothing to learn from in this part.
+        """
+        cut, objective = self._cut(part), self.task.objective
+        sums = self._sums(cut, labels, epoch)
+        values, errors, counts = self._gathered(cut, labels, sums)
+        values.requires_grad_()
+        errors.requires_grad_()
+        facts = self._facts_together(labels, errors, counts, epoch)
+        prior = prior_loss(objective, self.task.grounding.parameters(), labels.total)
+        axioms = self.task.axioms.together(objective, values, epoch) if len(values) else None
+        step = losses(objective, facts, axioms, epoch, prior)
+        if not step.total.requires_grad:
+            return None
+        sources = [values, errors, *self.learned]
+        pulls = torch.autograd.grad(step.total, sources, allow_unused=True)
+        self._go_back(cut, sums, pulls[:2], pulls[2:])
+        shown = values.detach()
+        shown = shown.exp() if self._logs else shown
+        return step.stacked().tolist(), shown if len(values) else None
+
+    @torch.no_grad()
+    def fact_loss(self, labels: Labels, epoch: float) -> Tensor:
+        """The loss of labelled facts alone."""
+        cut = self._cut(None)
+        sums = self._sums(cut, labels, epoch, axioms=False)
+        _, errors, counts = self._gathered(cut, labels, sums, axioms=False)
+        return self._facts_together(labels, errors, counts, epoch)
+
+    @property
+    def _logs(self) -> bool:
+        return self.task.axioms.by_logs(self.task.objective)
+
+    def _cut(self, part: DataPart | None) -> CutPart:
+        """The blocks of a part, or of all data; those of parts that come again are made once."""
+        key = 0 if part is None else part.key
+        if key is not None and key in self.cuts:
+            return self.cuts[key]
+        grounding = self.task.grounding
+        traces = None if part is None else part.traces
+        if traces is None:
+            fixed = grounding.fixed
+            traces = torch.arange(fixed.batch, device=fixed.lengths.device)
+        blocks = traces.tensor_split(min(len(traces), self.task.training.blocks or 1))
+        shares = self.ranks.shares(len(blocks))
+        entities = {} if part is None else part.entities
+        parts = [
+            part_of(
+                grounding.fixed, grounding.signature, traces=blocks[number], entities=entities,
+                again=key is not None,
+            )
+            for number in shares[self.ranks.number]
+        ]  # fmt: skip
+        cut = CutPart(tuple(map(len, blocks)), shares, parts)
+        if key is not None:
+            self.cuts[key] = cut
+        return cut
+
+    # --- there ------------------------------------------------------------------------------------
+
+    def _sums(
+        self, cut: CutPart, labels: Labels, epoch: float, *, axioms: bool = True
+    ) -> list[tuple[Tensor, Tensor, list[int]]]:
+        """Of each block here: values of axioms, errors of facts by predicate, and how many facts.
+
+        Networks draw random numbers by step and block, whoever has the block.
+        """
+        seed = int(torch.randint(2**62, (), device="cpu"))
+        states = generator_states(self.common)
+        sums = []
+        blocks = zip(cut.shares[self.ranks.number], cut.parts, cut.of(labels), strict=True)
+        for number, part, stated in blocks:
+            for generator in self.common.values():
+                generator.manual_seed(seed + number)
+            sums.append(self._block(part, stated, epoch, axioms=axioms))
+        restore_generators(self.common, states)
+        return sums
+
+    def _block(
+        self, part: DataPart, labels: Labels, epoch: float, *, axioms: bool
+    ) -> tuple[Tensor, Tensor, list[int]]:
+        task, objective = self.task, self.task.objective
+        before = {name: buffer._version for name, buffer in self.modules.named_buffers()}
+        tables = task.grounding(part)
+        for name, buffer in self.modules.named_buffers():
+            if self.modules.training and before.get(name) != buffer._version:
+                raise DataError(
+                    Diagnostic(
+                        f"'{name}' changes with what a network sees in training, and each block "
+                        "of traces would see other numbers",
+                        hint="use layers that keep no such numbers (LayerNorm, not BatchNorm), or "
+                        "train in one process, without blocks",
+                    )
+                )
+        each = fact_errors(objective, labels, tables, epoch, self.flips())
+        zero = torch.zeros((), dtype=torch.float64, device=tables.lengths.device)
+        sums = [each[n].double().sum() if n in each else zero for n in labels.index]
+        errors = torch.stack(sums) if sums else zero.new_zeros(0)
+        counts = [len(each[n]) if n in each else 0 for n in labels.index]
+        if not axioms or not self._names:
+            return zero.new_zeros(0, len(part.fixed.lengths)), errors, counts
+        values = task.axioms.values(tables, epoch=epoch, key=part.key, log=self._logs)
+        return values, errors, counts
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The axioms that the loss has."""
+        return () if self.task.objective.axioms == "none" else self.task.axioms.names
+
+    def _gathered(
+        self,
+        cut: CutPart,
+        labels: Labels,
+        sums: Sequence[tuple[Tensor, Tensor, list[int]]],
+        *,
+        axioms: bool = True,
+    ) -> tuple[Tensor, Tensor, list[int]]:
+        """Of all blocks: values with axes (axiom, trace), errors and numbers of facts by predicate.
+
+        Numbers of facts are summed as floats, exactly.
+        """
+        rows, names = len(self._names) if axioms else 0, len(labels.index)
+        sizes = [rows * traces + 2 * names for traces in cut.traces]
+        device = self.task.grounding.fixed.lengths.device
+        flat = [torch.zeros(0, dtype=torch.float64, device=device)]
+        for values, errors, counts in sums:
+            flat += [values.detach().double().reshape(-1), errors.detach()]
+            flat.append(torch.tensor(counts, dtype=torch.float64, device=device))
+        lengths = [sum(sizes[number] for number in share) for share in cut.shares]
+        every = torch.cat(self.ranks.gathered(torch.cat(flat), lengths)).split(sizes)
+        of_axioms = [
+            one[: rows * traces].reshape(rows, traces)
+            for one, traces in zip(every, cut.traces, strict=True)
+        ]
+        errors, counted = (
+            torch.stack(
+                [one[rows * traces :] for one, traces in zip(every, cut.traces, strict=True)]
+            )
+            .sum(0)
+            .split([names, names])
+        )
+        return torch.cat(of_axioms, 1), errors.clone(), [*map(int, counted.tolist())]
+
+    def _facts_together(
+        self, labels: Labels, errors: Tensor, counts: Sequence[int], epoch: float
+    ) -> Tensor:
+        stated = {n: c for n, c in zip(labels.index, counts, strict=True) if c}
+        places = {name: place for place, name in enumerate(labels.index)}
+        means = {name: errors[places[name]] / count for name, count in stated.items()}
+        loss = facts_together(self.task.objective, means, stated, epoch)
+        return errors.new_zeros(()) if loss is None else loss
+
+    # --- and back ---------------------------------------------------------------------------------
+
+    def _go_back(
+        self,
+        cut: CutPart,
+        sums: Sequence[tuple[Tensor, Tensor, list[int]]],
+        pulls: Sequence[Tensor | None],
+        direct: Sequence[Tensor | None],
+    ) -> None:
+        """Leave gradients in the weights.
+
+        Args:
+            cut: the blocks.
+            sums: what those of this process came to.
+            pulls: the slopes of the loss by values of axioms and by errors of facts, of all blocks.
+            direct: its slopes by weights that no block has part in.
+        """
+        tree, mine = PairwiseSum(), cut.shares[self.ranks.number]
+        begins = [sum(cut.traces[:number]) for number in mine]
+        for number, begin, (values, errors, _) in zip(mine, begins, sums, strict=True):
+            of_block = None if pulls[0] is None else pulls[0][:, begin : begin + values.shape[1]]
+            pairs = [
+                (output, pull.to(output.dtype))
+                for output, pull in ((values, of_block), (errors, pulls[1]))
+                if pull is not None and output.requires_grad
+            ]
+            slopes: Sequence[Tensor | None] = [None] * len(self.learned)
+            if pairs:
+                outputs, grads = zip(*pairs, strict=True)
+                slopes = torch.autograd.grad(outputs, self.learned, grads, allow_unused=True)
+            tree.add(number, 1, self._flat(slopes))
+        total = self._added(tree, cut.shares)
+        *rows, reached = total.split([*(p.numel() for p in self.learned), len(self.learned)])
+        any_block = reached.tolist()
+        for weight, row, other, met in zip(self.learned, rows, direct, any_block, strict=True):
+            grad = row.reshape(weight.shape)
+            grad = grad if other is None else grad + other
+            weight.grad = grad.to(weight.dtype) if met or other is not None else None
+
+    def _flat(self, slopes: Sequence[Tensor | None]) -> Tensor:
+        """Gradients in a row, then, for each weight, whether there is one."""
+        device = self.learned[0].device
+        parts = [
+            torch.zeros(weight.numel(), dtype=torch.float64, device=device)
+            if slope is None
+            else slope.reshape(-1).double()
+            for weight, slope in zip(self.learned, slopes, strict=True)
+        ]
+        reached = [slope is not None for slope in slopes]
+        return torch.cat([*parts, torch.tensor(reached, dtype=torch.float64, device=device)])
+
+    def _added(self, tree: PairwiseSum, shares: Sequence[range]) -> Tensor:
+        """The gradients of all blocks, along their tree."""
+        if self.ranks.count == 1:
+            return tree.total()
+        width = sum(p.numel() for p in self.learned) + len(self.learned)
+        rows = [total for _, _, total in tree.parts]
+        nothing = torch.zeros(0, dtype=torch.float64, device=self.learned[0].device)
+        parts = [tree_parts(share) for share in shares]
+        lengths = [width * len(of_rank) for of_rank in parts]
+        every = self.ranks.gathered(torch.cat([nothing, *rows]), lengths)
+        of_all = PairwiseSum()
+        for of_rank, numbers in zip(parts, every, strict=True):
+            for (start, size), total in zip(of_rank, numbers.split(width), strict=False):
+                of_all.add(start, size, total)
+        return of_all.total()

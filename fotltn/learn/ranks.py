@@ -1,0 +1,159 @@
+"""The processes that train together: their numbers, and what they tell each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fotltn.errors import DataError, Diagnostic, FotError, InterruptedTrainingError
+from fotltn.files import MEETING
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process among those that train together.
+
+    Args:
+        number: of this one, from 0.
+        count: of all.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that reads and writes files."""
+        return self.number == 0
+
+    def share(self, total: int) -> range:
+        """Of so many things in a row, those of this process; sizes differ by one at most."""
+        return self.shares(total)[self.number]
+
+    def shares(self, total: int) -> list[range]:
+        """Of so many things in a row, those of each process."""
+        ends = [total * n // self.count for n in range(self.count + 1)]
+        return [range(*ends[n : n + 2]) for n in range(self.count)]
+
+    def gathered(self, numbers: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """The numbers of each process, of which all know how many there are."""
+        if self.count == 1:
+            return [numbers]
+        most, place = max(lengths), numbers.device
+        there = place if dist.get_backend() == "nccl" else torch.device("cpu")
+        padded = numbers.new_zeros(most, device=there)
+        padded[: len(numbers)] = numbers
+        rows = [torch.empty_like(padded) for _ in lengths]
+        with _together():
+            dist.all_gather(rows, padded)
+        return [row[:length].to(place) for row, length in zip(rows, lengths, strict=True)]
+
+    def objects(self, value: T) -> list[T]:
+        """A value of each process."""
+        if self.count == 1:
+            return [value]
+        every: list[Any] = [None] * self.count
+        with _together():
+            dist.all_gather_object(every, value)
+        return every
+
+    def of_first(self, make: Callable[[], T]) -> T:
+        """What the first process makes; its error is an error of all."""
+        if self.count == 1:
+            return make()
+        told: list[Any] = [None, None]
+        if self.first:
+            try:
+                told[0] = make()
+            except FotError as error:
+                told[1] = error
+        with _together():
+            dist.broadcast_object_list(told)
+        if told[1] is not None:
+            raise told[1]
+        made: T = told[0]
+        return made
+
+
+#: A process that trains by itself.
+ALONE = Ranks()
+
+
+def joined_ranks() -> Ranks:
+    """This process in the group that PyTorch knows of; alone, if there is none."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return ALONE
+    return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def is_invited() -> bool:
+    """Whether this process was started as one of several, as torchrun starts them."""
+    return {"RANK", "WORLD_SIZE"} <= os.environ.keys()
+
+
+@contextmanager
+def meeting(device: str) -> Iterator[tuple[Ranks, str]]:
+    """Join the processes that were started with this one, if any, until the end.
+
+    Args:
+        device: on which all compute; of several GPUs, each process of a machine takes one.
+
+    Yields:
+        This process, and the device that it computes on.
+
+    Raises:
+        DataError: what the environment says of the processes makes no sense.
+    """
+    if not is_invited():
+        yield ALONE, device
+        return
+    number, count = _number("RANK"), _number("WORLD_SIZE")
+    if not number < count:
+        raise DataError(f"process {number} is none of {count}: RANK is from 0 to {count - 1}")
+    nearby, among = _number("LOCAL_RANK", number), _number("LOCAL_WORLD_SIZE", count)
+    backend = "gloo"
+    if device == "cuda" and torch.cuda.is_available():
+        gpus = torch.cuda.device_count()
+        device = f"cuda:{nearby % gpus}"
+        torch.cuda.set_device(nearby % gpus)
+        backend = "nccl" if among <= gpus and dist.is_nccl_available() else "gloo"
+    place = os.environ.get(MEETING, "env://")
+    try:
+        dist.init_process_group(backend, init_method=place, rank=number, world_size=count)
+    except (RuntimeError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise DataError(f"process {number} of {count} cannot meet the others: {why}") from None
+    try:
+        yield joined_ranks(), device
+    finally:
+        dist.destroy_process_group()
+
+
+def _number(name: str, usual: int | None = None) -> int:
+    said = os.environ.get(name, "" if usual is None else str(usual))
+    if not said.isdecimal():
+        raise DataError(f"the environment says {name}={said!r}, which is no whole number from 0")
+    return int(said)
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Take part in what all processes do; one that has ended ends the others."""
+    try:
+        yield
+    except RuntimeError:
+        raise InterruptedTrainingError(
+            Diagnostic(
+                "another process of this training has ended",
+                hint="the same command goes on from the last checkpoint",
+            )
+        ) from None

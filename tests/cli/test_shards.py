@@ -1,0 +1,212 @@
+"""`fotltn train --shards N` and torchrun: several processes, one model, the same for any number."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fotltn.cli.shards import without_option
+from tests.patience import PATIENCE
+
+TOML = """\
+[theory]
+file = "theory.fot"
+
+[data]
+train = 0.7
+
+[[data.wide]]
+file = "pumps.csv"
+sort = "pump"
+entity = "pump"
+time = "hour"
+trace = "run"
+predicates = {alarm = "Alarm", failed = "Failed"}
+features = ["pressure"]
+missing = {pressure = "mean"}
+
+[inputs.pump]
+embedding = 2
+
+[predicates.Failed]
+kind = "network"
+
+[training]
+epochs = EPOCHS
+patience = 0
+validation = 0.2
+
+[machine]
+dtype = "float64"
+"""
+THEORY = """\
+sort pump
+predicate Alarm(pump), Failed(pump)
+axiom Warned: forall x. G(Failed(x) -> Alarm(x))
+"""
+
+
+def project(folder: Path, epochs: int = 3, runs: int = 5) -> Path:
+    """Pumps in several runs of different lengths, one of which has one pump less."""
+    rng, rows = random.Random(0), ["run,pump,hour,pressure,alarm,failed"]
+    for run in range(runs):
+        for pump in ("north", "south", "east")[: 2 if run == 1 else 3]:
+            for hour in range(8 - run % 3):
+                pressure = rng.gauss(4, 1.5)
+                failed = "" if rng.random() < 0.4 else int(pressure < 2.5)
+                rows.append(f"r{run},{pump},{hour},{pressure:.3f},{int(pressure < 3)},{failed}")
+    folder.mkdir()
+    (folder / "pumps.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    (folder / "theory.fot").write_text(THEORY, "utf-8")
+    (folder / "project.toml").write_text(TOML.replace("EPOCHS", str(epochs)), "utf-8")
+    return folder
+
+
+def start(*command: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, command)], text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def run(*command: object) -> tuple[int, str, str]:
+    process = start(*command)
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def digest(model: Path) -> dict[str, str]:
+    return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in model.iterdir()}
+
+
+def children(process: subprocess.Popen[str], count: int) -> list[int]:
+    """The processes that a process has started, in order."""
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    until = time.monotonic() + PATIENCE
+    while len(numbers := path.read_text().split()) < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return [*map(int, numbers)]
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until there is a checkpoint."""
+    while not any(path.glob("step-*")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+on_linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+
+
+def test_the_option_is_left_out_for_the_processes_that_it_starts():
+    assert without_option(["train", "p", "--shards=3", "--json"]) == ["train", "p", "--json"]
+    assert without_option(["train", "--shards", "3", "p"]) == ["train", "p"]
+
+
+@pytest.mark.slow
+def test_shards_leave_the_same_model_whatever_their_number(tmp_path):
+    folder = project(tmp_path / "p")
+    models = []
+    for count in (1, 2, 3):
+        status, out, err = run("fotltn", "train", folder, "--shards", count)
+        assert (status, "all epochs are done" in out) == (0, True), err
+        models.append(digest(folder / "model"))
+    assert models[0] == models[1] == models[2]
+    assert "blocks = 16" in (folder / "model" / "project.toml").read_text("utf-8")
+    assert not (folder / "model.checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_torchrun_leaves_the_same_model(tmp_path):
+    folder = project(tmp_path / "p")
+    assert run("fotltn", "train", folder, "--shards", 1)[0] == 0
+    expected = digest(folder / "model")
+    launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    status, out, err = run(*launcher, "-m", "fotltn", "train", folder)
+    assert status == 0, err
+    assert out.count("all epochs are done") == 1
+    assert digest(folder / "model") == expected
+
+
+@pytest.mark.slow
+def test_an_error_is_said_once(tmp_path):
+    folder = project(tmp_path / "p")
+    (folder / "theory.fot").write_text("sort pump\npredicate Alarm(pump\n", "utf-8")
+    status, _, err = run("fotltn", "train", folder, "--shards", 2)
+    assert (status, err.count("expected ')'")) == (1, 1)
+
+
+@pytest.mark.slow
+def test_more_processes_than_traces_are_warned_of(tmp_path):
+    folder = project(tmp_path / "p", runs=1)
+    status, _, err = run("fotltn", "train", folder, "--shards", 2)
+    assert status == 0
+    assert "warning: 2 processes share 1 trace, so that some had nothing to do" in err
+
+
+@pytest.mark.slow
+def test_worlds_are_not_sampled_by_several(tmp_path):
+    folder = project(tmp_path / "p")
+    toml = (folder / "project.toml").read_text("utf-8").replace("embedding = 2", "")
+    (folder / "project.toml").write_text('method = "posterior"\n' + toml, "utf-8")
+    status, _, err = run("fotltn", "train", folder, "--shards", 2)
+    assert status == 1
+    assert err.count("worlds are sampled by one process, not by several") == 1
+
+
+@on_linux
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_all_and_the_next_start_goes_on(tmp_path, victim):
+    folder = project(tmp_path / "p", epochs=80)
+    assert run("fotltn", "train", folder, "--shards", 1)[0] == 0
+    expected = digest(folder / "model")
+    process = start("fotltn", "train", folder, "--shards", 3, "--fresh")
+    numbers = children(process, 3)
+    wait_for(folder / "model.checkpoints", process)
+    os.kill(numbers[victim], signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (137 if victim == 0 else 130)
+    assert f"process {victim} of 3 was killed by SIGKILL" in err
+    if victim:
+        assert "another process of this training has ended" in err
+        assert "the same command goes on from the last checkpoint" in err
+    assert not any(Path(f"/proc/{number}").exists() for number in numbers)
+    status, _, err = run("fotltn", "train", folder, "--shards", 2)
+    assert status == 0, err
+    assert digest(folder / "model") == expected
+
+
+@on_linux
+@pytest.mark.slow
+def test_a_killed_starter_takes_its_processes_along(tmp_path):
+    folder = project(tmp_path / "p", epochs=100_000)
+    process = start("fotltn", "train", folder, "--shards", 2)
+    numbers = children(process, 2)
+    wait_for(folder / "model.checkpoints", process)
+    process.kill()
+    process.wait()
+    until = time.monotonic() + PATIENCE
+    while any(Path(f"/proc/{number}").exists() for number in numbers):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@on_linux
+@pytest.mark.slow
+def test_an_interrupt_stops_all_after_an_epoch(tmp_path):
+    folder = project(tmp_path / "p", epochs=100_000)
+    process = start("fotltn", "train", folder, "--shards", 2)
+    numbers = children(process, 2)
+    wait_for(folder / "model.checkpoints", process)
+    for number in (process.pid, numbers[0]):  # as a terminal would
+        os.kill(number, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, "training was stopped after epoch" in err) == (130, True)
