@@ -40,9 +40,9 @@ def read_json(text: str | bytes) -> Any:
     """
     try:
         text = text.decode() if isinstance(text, bytes) else text
-        value = json.loads(
-            text, object_pairs_hook=once, parse_constant=_no_constant, parse_int=_integer
-        )
+        if text.startswith("\ufeff"):
+            raise JsonError("it begins with a byte order mark", 0)
+        value = _DECODER.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -77,3 +77,6 @@ def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise JsonError(f"a number has {len(digits):,} digits; at most {MAX_DIGITS} are read")
     return int(digits)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=once, parse_constant=_no_constant, parse_int=_integer)

@@ -43,6 +43,7 @@ def test_what_is_json_is_read():
         ("-Infinity", "-Infinity is not a number of JSON", None),
         ("7" * 4301, "a number has 4,301 digits; at most 640 are read", None),
         ('["\\ud800"]', "a text in it has half of a surrogate pair", None),
+        ("\ufeff{}", "it begins with a byte order mark", 0),
         ("[" * 100_000, "it is nested too deep", None),
         ("[" * 100_000 + "]" * 100_000, "it is nested too deep", None),
         ("[1, 2", "expecting ',' delimiter", 5),

@@ -67,37 +67,35 @@ class Letters:
     def __init__(self, columns: Columns) -> None:
         """No leaves yet."""
         self.columns, self.domain = columns, columns.domain
-        self.index: Array = np.zeros(0, dtype=np.intp)
-        self.weight: Array = np.zeros(0, dtype=np.uint16)
-        self.start: Array = np.zeros(0, dtype=np.intp)
+        self.blocks: list[Array] = []
 
     def renew(self, leaves: Iterable[tuple[Skeleton, Axes]]) -> None:
         """Find the columns of all letters; those of letters that are no cells come last."""
-        index, weight, counts = [self.index[:0]], [self.weight[:0]], [0]
+        self.blocks = []
         end = self.columns.width
         for bones, axes in leaves:
             bindings = math.prod(self.domain.shape(axes))
-            letters = max(1, len(bones.letters))  # a binding without letters reads a false one
-            columns = np.full((bindings, letters), NEVER, dtype=np.intp)
+            columns = np.zeros((len(bones.letters), bindings), dtype=np.intp)
             for place, formula in enumerate(bones.letters):
                 if is_plain(formula):
                     assert isinstance(formula, c.Atom)
-                    columns[:, place] = self._cells(formula, axes).reshape(-1)
+                    columns[place] = self._cells(formula, axes).reshape(-1)
                 else:
-                    columns[:, place] = np.arange(end, end + bindings)
+                    columns[place] = np.arange(end, end + bindings)
                     end += bindings
-            index.append(columns.reshape(-1))
-            weight.append(np.tile(1 << np.arange(letters, dtype=np.uint16), bindings))
-            counts += [letters] * bindings
-        self.index, self.weight = np.concatenate(index), np.concatenate(weight).astype(np.uint16)
-        self.start = np.cumsum(counts[:-1])
+            self.blocks.append(columns)
 
     def read(self, cells: Array) -> Array:
         """The letters of each step, as bits of a number, with axes (step, binding)."""
-        if not len(self.start):
-            return np.zeros((len(cells), 0), dtype=np.intp)
-        seen = cells.take(self.index, axis=1) * self.weight
-        return np.add.reduceat(seen, self.start, axis=1, dtype=np.uint16).astype(np.intp)
+        width = sum(columns.shape[1] for columns in self.blocks)
+        seen = np.zeros((len(cells), width), dtype=np.intp)
+        start = 0
+        for columns in self.blocks:
+            stop = start + columns.shape[1]
+            for place, numbers in enumerate(columns):
+                seen[:, start:stop] |= np.left_shift(cells.take(numbers, axis=1), place)
+            start = stop
+        return seen
 
     def _cells(self, atom: c.Atom, axes: Axes) -> Array:
         """The column of an atom for each binding."""

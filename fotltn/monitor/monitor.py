@@ -35,7 +35,7 @@ from fotltn.tree import postorder
 #: Which values of axioms are kept up to date.
 Keep = Literal["all", "constant", "none"]
 
-_CELLS = 1 << 21  # of the tables of steps that are taken at once
+_CELLS = 1 << 23  # of the tables of steps that are taken at once
 _MOST_STEPS = 1024
 
 

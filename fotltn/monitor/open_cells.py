@@ -135,7 +135,7 @@ class LeafWatch:
         """Take the cells of a binding through a batch."""
         start, full = roster.start, roster.full
         letters = [choice.at(key, roster) for choice in self.letters]
-        if asked and not self.every:
+        if asked and roster.count > 1 and not self.every:
             asked &= ~surely(self.automaton, letters, roster.count)
         cells = self.open.get(key)
         if cells is None:

@@ -67,18 +67,26 @@ class Total:
 
     def plus(self, u: Tensor, mask: Tensor | None = None) -> Total:
         """The aggregation with all along the last dimension, or those that a mask keeps."""
+        p = self.rule.mean
+        if p is not None and mask is None:
+            return self._with(self.rule.error(u), self.count + u.shape[-1], p)
         counts = torch.ones_like(u) if mask is None else mask.to(u.dtype).expand(u.shape)
         count = self.count + counts.sum(-1)
-        p = self.rule.mean
         if p is None:
             values = torch.cat([self.total.unsqueeze(-1), u], -1)
             every = torch.cat([torch.ones_like(counts[..., :1]), counts], -1).bool()
             return Total(self.rule, self._fold(values, every), self.top, count)
-        if not u.shape[-1]:
+        return self._with(self.rule.error(u) * counts, count, p)
+
+    def _with(self, errors: Tensor, count: Tensor, p: float) -> Total:
+        """The mean with more errors."""
+        if not errors.shape[-1]:
             return self
-        errors = self.rule.error(u) * counts
         top, unit, old = self._rescaled(errors.amax(-1), p)
-        return Total(self.rule, old + ((errors / unit.unsqueeze(-1)) ** p).sum(-1), top, count)
+        powers = errors / unit.unsqueeze(-1)
+        if p == 4:  # as projects have it, and faster so
+            powers, p = powers.square_(), 2.0
+        return Total(self.rule, old + (powers**p).sum(-1), top, count)
 
     def _rescaled(self, more: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
         """The largest with more, what powers are then relative to, and the sum relative to it."""

@@ -368,9 +368,23 @@ def term_value(node: c.AnyTerm, below: list[Value], tables: Tables) -> Value:
             assert_never(node)
 
 
+def _is_whole(table: Tensor, args: Sequence[Value]) -> bool:
+    """Whether the arguments are different variables over all entities, so that nothing moves."""
+    axes = [axis for value in args for axis in value.axes]
+    if table.is_cuda or len(axes) != len(args) or len(set(axes)) < len(axes):
+        return False
+    return all(
+        value.tensor.shape == (1, size, 1)
+        and torch.equal(value.tensor.reshape(-1), torch.arange(size))
+        for value, size in zip(args, table.shape[1:-1], strict=True)
+    )
+
+
 def gather(table: Tensor, args: Sequence[Value]) -> Value:
     """Look terms up in a table with axes (trace, arguments …, time)."""
     axes, numbers = align(args)
+    if _is_whole(table, args):
+        return Value(axes, table)
     rank = len(axes) + 2
     batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (rank - 1))
     times = torch.arange(table.shape[-1], device=table.device)
