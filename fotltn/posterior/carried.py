@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from fotltn.logic.text import text_of
-from fotltn.posterior.evidence import Group, NoiseRates, Prior
+from fotltn.posterior.evidence import NoiseRates
+from fotltn.posterior.prior import Prior
 from fotltn.posterior.sampler import Sampler
 
 #: The parts of what is learned of the prior.
@@ -69,18 +70,19 @@ def take_over(sampler: Sampler, carried: Carried) -> tuple[tuple[str, ...], ...]
 
 
 def _conditions(sampler: Sampler) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """For each group that changes the conditions, static bits and bits that are told apart."""
+    """For each group that changes the conditions, bits and memories that are told apart."""
     result: dict[tuple[str, ...], tuple[str, ...]] = {}
     for mover in sampler.movers:
-        for group in mover.prior.groups:
-            result.setdefault(group.names, _told(mover.prior, group))
+        for number, group in enumerate(mover.prior.groups):
+            result.setdefault(group.names, _told(mover.prior, number))
     return result
 
 
-def _told(prior: Prior, group: Group) -> tuple[str, ...]:
-    bits = prior.kind.moving.bits
+def _told(prior: Prior, number: int) -> tuple[str, ...]:
+    bits, group = prior.kind.moving.bits, prior.groups[number]
     static = prior.kind.shape.static if group.statics > 1 else ()
     return (
         *(text_of(prior.kind.conditions[number]) for number in group.conditions),
         *(bits[bit].predicate for bit in (*static, *group.beside)),
+        *(prior.choices.axioms[number] if group.memories > 1 else ()),
     )

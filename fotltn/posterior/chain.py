@@ -84,17 +84,26 @@ class Chain:
         source: the state that each edge leads from.
         letter: its letter.
         target: the state that it leads to.
+        code: what tells it apart from others with these.
         open: under which conditions there is the edge, with axes (edge, condition).
         last: for each state the remembered bits, as the product has them.
         statics: for each state the value of the static bits.
     """
 
-    def __init__(self, product: TrackAutomaton, device: torch.device) -> None:
-        """Put a product on a device."""
+    def __init__(self, product: TrackAutomaton, codes: Numbers, device: torch.device) -> None:
+        """Put a product on a device.
+
+        Args:
+            product: the product.
+            codes: what tells ways apart beside their letters, with axes (condition, state, way).
+            device: where to compute.
+        """
         self.product, self.device = product, device
         self.states = product.states
-        condition, state, way = np.nonzero(product.next < self.states)
-        steps = np.stack([state, product.letter[state, way], product.next[condition, state, way]])
+        self.letters = torch.from_numpy(product.letters).to(device)
+        places = np.nonzero(product.next < self.states)
+        condition, state, way = places
+        steps = np.stack([state, product.letter[state, way], product.next[places], codes[places]])
         edges, which = np.unique(steps, axis=1, return_inverse=True)
         degree = np.bincount(edges[0], minlength=self.states)
         states = np.argsort(-degree, kind="stable")
@@ -102,32 +111,66 @@ class Chain:
         first = np.cumsum(degree) - degree
         turn = np.arange(edges.shape[1]) - first[edges[0]]
         order = np.lexsort((number[edges[0]], turn))
-        self.source, self.letter, self.target = (
+        edges, which = edges[:, order], np.argsort(order)[which.reshape(-1)]
+        self.source, self.letter, self.target, self.code = (
             torch.from_numpy(part).to(device)
-            for part in (number[edges[0, order]], edges[1, order], number[edges[2, order]])
+            for part in (number[edges[0]], edges[1], number[edges[2]], edges[3])
         )
         allowed = np.zeros((edges.shape[1], len(product.next)), dtype=bool)
-        allowed[np.argsort(order)[which.reshape(-1)], condition] = True
+        allowed[which, condition] = True
+        shape = (len(product.next), self.states + 1, len(product.letters) + 1)
+        by_letter = np.full(shape, edges.shape[1], dtype=np.int32)
+        by_letter[condition, number[state], product.letter[state, way]] = which
+        self._by_letter = torch.from_numpy(by_letter.reshape(-1)).to(device)
         self.open = torch.from_numpy(allowed).to(device)
         #: How many states have a first edge, a second one, ….
         self.blocks = [int((degree > n).sum()) for n in range(max(1, degree.max(initial=0)))]
         # For each state its edges; the number of edges stands for none.
         edge = np.full((len(self.blocks), self.states), edges.shape[1])
-        edge[turn[order], number[edges[0, order]]] = np.arange(edges.shape[1])
+        edge[turn[order], number[edges[0]]] = np.arange(edges.shape[1])
         self.edge = torch.from_numpy(edge).to(device)
         starts = np.where(product.starts < 0, -1, number[product.starts])
         self.starts = torch.from_numpy(starts).to(device)
 
-        def in_order(values: Numbers | Flags) -> Tensor:
-            return torch.from_numpy(values[states]).to(device)
-
-        self.accepts, self.last = in_order(product.accepts), in_order(product.last)
-        self.statics = in_order(product.statics)
-        self.before = [in_order(b) for b in product.before]
+        self._order = states
+        self.accepts, self.last = self.in_order(product.accepts), self.in_order(product.last)
+        self.statics = self.in_order(product.statics)
+        self.before = [self.in_order(b) for b in product.before]
         self.at_once = _NUMBERS_AT_ONCE
         if device.type == "cuda":
             memory = torch.cuda.get_device_properties(device).total_memory
             self.at_once = int(memory / torch.float64.itemsize * _SHARE)
+
+    def in_order(self, values: Numbers | Flags) -> Tensor:
+        """What a product has of each state, in the order of states here."""
+        return torch.from_numpy(values[self._order]).to(self.device)
+
+    def walk(self, bits: Tensor, statics: Tensor, conditions: Tensor) -> Tensor:
+        """The edges that tracks go along, with axes (time, track, world).
+
+        From where there is no way on, the number of edges stands for none.
+
+        Args:
+            bits: the values of tracks, with axes (world, track, time, bit).
+            statics: those of static bits, as numbers, with axes (world, track).
+            conditions: as those of weights.
+        """
+        changing = self.letters.any(0).nonzero().squeeze(-1)
+        power = 1 << torch.arange(len(changing), device=self.device)
+        known, places = (self.letters[:, changing] * power).sum(-1).sort()
+        words = (bits[..., changing] * power).sum(-1).permute(2, 1, 0).contiguous()
+        at = torch.searchsorted(known, words).clamp_max(len(known) - 1)
+        letters = torch.where(known[at] == words, places[at], len(known))
+        width = len(known) + 1
+        starts = letters + conditions.permute(2, 1, 0) * ((self.states + 1) * width)
+        target = torch.nn.functional.pad(self.target, (0, 1), value=self.states)
+        state = self.starts[statics.T]
+        state = torch.where(state < 0, self.states, state)
+        edges = torch.empty_like(words)
+        for t in range(len(words)):
+            edges[t] = self._by_letter[starts[t] + state * width]
+            state = target[edges[t]]
+        return edges
 
     def moves(self, prior: Tensor) -> Tensor:
         """What edges weigh, with one more that is never open, by logarithms of the same axes."""

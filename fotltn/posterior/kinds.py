@@ -35,7 +35,7 @@ from fotltn.posterior.clauses import (
 from fotltn.posterior.impossible import NoWorldError, irreducible
 from fotltn.posterior.patterns import Bit, Moving, Sight, Slot, reach
 from fotltn.posterior.points import sees_a_point
-from fotltn.posterior.product import Part, Shape, TrackAutomaton, product
+from fotltn.posterior.product import Part, Shape, TrackAutomaton, laws_of, product
 from fotltn.posterior.rows import atoms_of
 from fotltn.semantics.tables import Tables
 from fotltn.tree import children, postorder, rebuilt, transform
@@ -469,8 +469,10 @@ class _Compilation:
             places.append((place, changing))
         remembered = tuple(n for n in range(self.free) if not self.moving.bits[n].static)
         seen = self.theory.seen([*self.conditions], self.axes)
-        shape = Shape(len(self.moving.bits), static, remembered, tuple(windows), seen)
-        automaton = product([part for _, part in parts], shape)
+        bits, machines = len(self.moving.bits), [part for _, part in parts]
+        laws = laws_of(machines, self.free, bits)
+        shape = Shape(bits, static, remembered, tuple(windows), seen, laws)
+        automaton = product(machines, shape)
         if not automaton.states or (automaton.starts < 0).all():
             raise self._contradiction(parts, shape)
         return TrackKind(
@@ -484,7 +486,7 @@ class _Compilation:
 
         def contradict(some: list[tuple[str, Part]]) -> bool:
             try:
-                automaton = product([part for _, part in some], shape)
+                automaton = product([part for _, part in some], replace(shape, laws=()))
             except LimitError:
                 return False
             return not automaton.states or bool((automaton.starts < 0).all())

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from fotltn.logic import core as c
 from fotltn.posterior.chain import Chain, Gain, Weights
+from fotltn.posterior.choices import choices
 from fotltn.posterior.clauses import conjuncts, number_of, predicates
 from fotltn.posterior.colours import coloured
-from fotltn.posterior.evidence import LabelEvidence, Prior, PriorTables, as_number
+from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.kinds import Factor, TrackKind
 from fotltn.posterior.patterns import Bit, Contacts, Patterns, TrackCells
 from fotltn.posterior.points import worth_of_letters
+from fotltn.posterior.prior import Prior, PriorTables, as_number, groups
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows, at_index, atoms_of, put
 from fotltn.posterior.spans import spans_of
 from fotltn.semantics.tables import within
@@ -66,13 +68,15 @@ class Mover:
         self.device = circuit.tables.lengths.device
         self.rows = all_rows(circuit.tables, kind.axes)
         self.lengths = circuit.lengths(self.rows)
-        self.chain = Chain(kind.product, self.device)
-        self.letters = torch.from_numpy(kind.product.letters).to(self.device)
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
-        fixed = [
-            n for n, f in enumerate(kind.conditions) if predicates(f) and not circuit.varies(f)
-        ]
-        self.prior = Prior(kind, fixed, shared, tables, self.device)
+        fixed = [n for n, f in enumerate(kind.conditions) if not circuit.varies(f)]
+        stated = [n for n in fixed if predicates(kind.conditions[n])]
+        members = groups(kind, static=False)
+        alone = [bit for names, bits in members if names not in shared for bit in bits]
+        free = choices(kind, members, alone, fixed)
+        self.chain = Chain(kind.product, free.codes, self.device)
+        self.letters = self.chain.letters
+        self.prior = Prior(kind, stated, shared, tables, free, self.chain)
         self._points = worth_of_letters(
             kind.pointwise, kind.moving, self.letters, circuit, self.rows
         )
@@ -94,15 +98,15 @@ class Mover:
         return len(self.rows)
 
     def _drawn(self, worlds: Worlds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Bits, static values, cases of the prior and lengths of tracks, while they are there."""
+        """What the prior goes by: edges, cases, where tracks are there, and static values."""
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
-        at, lengths = self.prior_at, self.lengths
+        static = as_number(bits[:, :, 0], self.kind.shape.static)
+        edges = self.chain.walk(bits, static, self._cases(worlds))
+        at, inside = self.prior_at, within(self.lengths, self.circuit.times)
         if self.spans is not None:
-            some = (self.spans.lengths > 0).nonzero()
-            points = self.spans.points(some[:, 0], self.spans.longest).clamp_max(bits.shape[2] - 1)
-            bits, at = bits[:, some, points], at[some, points]
-            lengths = self.spans.lengths[some[:, 0]]
-        return bits, as_number(bits[:, :, 0], self.kind.shape.static), at, lengths
+            at = at + self.spans.late(self.circuit.times) * len(self.prior.cases)
+            inside = self.spans.there(self.circuit.times)
+        return edges, at.T, inside.T, static
 
     # --- where bits are ---
 
@@ -185,14 +189,11 @@ class Mover:
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static
-        chain, case = self.chain, self.prior.case_of(self.symbols)
-        last, static_now = chain.last[chain.source], chain.statics[chain.source]
-        letters = self.letters[chain.letter]
-        steps = self.prior.by_step(letters, last, static_now)
-        self._moves = chain.moves(steps[case].T)
+        case, by_edge = self.prior.case_of(self.symbols), self.prior.by_edge()
+        self._moves = self.chain.moves(by_edge[case].T)
         if self.spans is not None:  # conditions are told apart where tracks begin late
-            begun = self.prior.by_step(letters, torch.full_like(last, -1), static_now)
-            self._moves = torch.cat([self._moves, chain.moves(begun[case].T)], 1)
+            begun = by_edge[len(self.prior.cases) + case]
+            self._moves = torch.cat([self._moves, self.chain.moves(begun.T)], 1)
         weights: dict[int, Tensor] = {}
         couplings = [one for colour in self.colours for one in colour.couplings]
         for one in couplings:

@@ -42,6 +42,7 @@ class Shape:
         remembered: those whose last values the state tells.
         windows: bits and how many earlier points of them the state tells, too.
         conditions: the values that conditions may have at once, each as bits, in order.
+        laws: the parts whose states are told apart, if that does not take too many states.
     """
 
     bits: int
@@ -49,6 +50,15 @@ class Shape:
     remembered: tuple[int, ...]
     windows: tuple[tuple[tuple[int, ...], int], ...]
     conditions: tuple[int, ...]
+    laws: tuple[int, ...] = ()
+
+
+def laws_of(parts: Sequence[Part], free: int, bits: int) -> tuple[int, ...]:
+    """The parts that read what is free and conditions alone: what they know is what was."""
+    return tuple(
+        n for n, part in enumerate(parts)
+        if all(column < free or column >= bits for column in part.columns)
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,8 @@ class TrackAutomaton:
         statics: for each state the value of the static bits.
         last: for each state the remembered bits at the last point, or -1 at the start.
         before: for each window its bits at the points before, as digits, the latest lowest.
+        laws: for each state those of the parts that are told apart, with axes (state, part); of
+            none if that took too many states.
     """
 
     letters: Flags
@@ -75,6 +87,7 @@ class TrackAutomaton:
     statics: Numbers
     last: Numbers
     before: tuple[Numbers, ...]
+    laws: Numbers
 
     @property
     def states(self) -> int:
@@ -93,7 +106,7 @@ def product(parts: Sequence[Part], shape: Shape) -> TrackAutomaton:
 
 class _Search:
     def __init__(self, parts: Sequence[Part], shape: Shape) -> None:
-        self.parts, self.shape = parts, shape
+        self.parts, self.shape, self.laws = parts, shape, shape.laws
         self.dynamic = [b for b in range(shape.bits) if b not in shape.static]
         values, conditions = 1 << len(self.dynamic), len(shape.conditions)
         if (values << len(shape.static)) * conditions > MOST_STEPS:
@@ -206,12 +219,16 @@ class _Search:
         flat = np.concatenate([flat, np.full((1, flat.shape[1]), nowhere)])
         good = live(flat, np.append(accepts, False))
         flat = np.where(good[flat], flat, nowhere)
-        tells = np.concatenate([states[:, size:], np.full((1, states.shape[1] - size), -2)])
+        tells = np.concatenate([states[:, size:], states[:, list(self.laws)]], axis=1)
+        tells = np.concatenate([tells, np.full((1, tells.shape[1]), -2)])
         outputs = np.concatenate([tells, np.append(accepts, False)[:, None]], axis=1)
         outputs[~good] = -2
         classes = merged(flat, outputs)
         firsts = np.unique(classes, return_index=True)[1]
         alive = firsts[good[firsts]]
+        if len(alive) > MOST_STATES and self.laws:
+            self.laws = ()
+            return self._small(states, table, starts)
         if len(alive) > MOST_STATES:
             raise LimitError(f"a track has {len(alive):,} states, more than {MOST_STATES:,}")
         renumbered = np.full(len(firsts), len(alive))
@@ -238,6 +255,7 @@ class _Search:
             self.bits, order, following.transpose(2, 0, 1).copy(), accepts, starts,
             states[:, size], states[:, size + 1],
             tuple(states[:, size + 2 + n] for n in range(len(self.shape.windows))),
+            states[:, list(self.laws)],
         )  # fmt: skip
 
 

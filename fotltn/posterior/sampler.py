@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause
-from fotltn.posterior.evidence import LabelEvidence, PriorTables
+from fotltn.posterior.evidence import LabelEvidence
 from fotltn.posterior.movers import Mover, Worlds
+from fotltn.posterior.prior import PriorTables
 from fotltn.posterior.rows import Bindings, RowTruth, all_rows
 from fotltn.posterior.structure import Structure
 from fotltn.semantics.tables import Tables

@@ -43,6 +43,11 @@ class TrackSpans:
         begins = self.begins.unsqueeze(-1)
         return (times == begins) & (begins > 0)
 
+    def there(self, times: Tensor) -> Tensor:
+        """Where tracks are drawn, with axes (track, time)."""
+        begins = self.begins.unsqueeze(-1)
+        return (times >= begins) & (times < begins + self.lengths.unsqueeze(-1))
+
     def points(self, tracks: Tensor, size: int) -> Tensor:
         """The time of each point of tracks, with axes (track, point); it may be beyond the end."""
         here = torch.arange(size, device=self.begins.device)

@@ -16,9 +16,9 @@ from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition, definitions_in
 from fotltn.logic.nnf import nnf
 from fotltn.posterior.clauses import Clause, clauses, counted, inhabited, not_too_deep, predicates
-from fotltn.posterior.evidence import TOGETHER, groups
 from fotltn.posterior.kinds import KindCompiler, TrackKind
 from fotltn.posterior.patterns import Bit, Slot
+from fotltn.posterior.prior import TOGETHER, groups
 from fotltn.posterior.rows import RowTruth, all_rows
 from fotltn.semantics.tables import Tables
 from fotltn.tree import postorder

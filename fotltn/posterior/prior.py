@@ -1,0 +1,385 @@
+"""How tracks go on, which is learned: a prior of what follows what in time.
+
+What a track does next depends on what it did last, on what its axioms remember of it (such as for
+how long something has been true), on whether they leave it a choice, on what is given, and, of a
+relation, on what the track itself was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fotltn.logic import core as c
+from fotltn.posterior.chain import Chain
+from fotltn.posterior.choices import Choices
+from fotltn.posterior.clauses import number_of
+from fotltn.posterior.kinds import TrackKind
+from fotltn.tree import postorder
+
+#: A probability is at least this, so that a logarithm is a number.
+_LEAST = 1e-12
+
+#: How many steps it is worth to believe that nothing changes, and that conditions do not matter.
+_STEPS, _POOLED = 1.0, 8.0
+
+#: So many predicates of a tuple follow each other as one.
+TOGETHER = 4
+
+#: The most conditions that a prior tells apart.
+_MOST_CONDITIONS = 3
+
+#: The most bits beside a relation whose last values a prior tells apart.
+_MOST_BESIDE = 2
+
+#: With more values of static bits, tracks that differ in these follow the same prior.
+_MOST_STATIC = 8
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Free bits of one tuple of arguments, whose values follow each other.
+
+    Args:
+        names: the predicates that change; groups with the same names share what is learned.
+        bits: their numbers.
+        conditions: the conditions that are told apart.
+        statics: how many values of static bits are told apart.
+        beside: bits of the track's own arguments, whose last values are told apart, too: a relation
+            to a certain entity goes by what the track itself was.
+        memories: how many memories of axioms are told apart.
+        values: for each case of conditions the value of those, as bits.
+    """
+
+    names: tuple[str, ...]
+    bits: tuple[int, ...]
+    conditions: tuple[int, ...] = ()
+    statics: int = 1
+    beside: tuple[int, ...] = ()
+    memories: int = 1
+    values: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many conditions, with static bits and bits beside, and memories there are."""
+        return self.statics << len(self.conditions) << len(self.beside), self.memories
+
+    @property
+    def number(self) -> int:
+        """How many tables there are, with one more, the last, for where there is no choice."""
+        number, memories = self.shape
+        return number * memories + 1
+
+    def where(self, case: Tensor, static: Tensor, beside: Tensor) -> Tensor:
+        """The number of the condition for a case of conditions, static bits, and bits beside."""
+        value = self.values[case] * self.statics
+        value = value + static if self.statics > 1 else value + torch.zeros_like(static)
+        return (value << len(self.beside)) + beside
+
+
+@dataclass(slots=True, eq=False)
+class PriorTables:
+    """What is learned of all groups, by their names, as logarithms.
+
+    Args:
+        initial: of first values, with axes (table, value).
+        moves: of values by the one before, with axes (table, before, value).
+        static: of the values of static predicates.
+    """
+
+    initial: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+    moves: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+    static: dict[tuple[str, ...], Tensor] = field(default_factory=dict)
+
+
+def groups(kind: TrackKind, *, static: bool) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """The names and bits of each tuple of arguments: static ones, or free ones that change."""
+    by_slots: dict[tuple[object, ...], list[int]] = {}
+    for number in range(len(kind.moving.bits) if static else kind.free):
+        bit = kind.moving.bits[number]
+        if bit.static is static:
+            by_slots.setdefault((bit.sorts, bit.slots), []).append(number)
+    parts = [
+        part
+        for bits in by_slots.values()
+        for part in ([bits] if len(bits) <= TOGETHER else [[b] for b in bits])
+    ]
+    return [(tuple(kind.moving.bits[b].predicate for b in part), tuple(part)) for part in parts]
+
+
+def told_apart(kind: TrackKind, bit: int, usable: Collection[int]) -> tuple[int, ...]:
+    """The conditions that the prior of a bit tells apart, of those that are given.
+
+    They are given, and about the arguments of the bit alone: of a relation to a certain entity,
+    about that one. For other entities they are the same, in the same order.
+    """
+    entities = {
+        (sort, slot.number)
+        for sort, slot in zip(kind.moving.bits[bit].sorts, kind.moving.bits[bit].slots, strict=True)
+        if slot.position is None
+    }
+    return tuple(
+        number
+        for number, formula in enumerate(kind.conditions)
+        if number in usable and _entities(formula) == entities
+    )[:_MOST_CONDITIONS]
+
+
+def _entities(formula: c.Formula) -> set[tuple[str, int]]:
+    """The entities that are named in a formula by number."""
+    return {
+        (node.sort, number)
+        for node in postorder(formula)
+        if isinstance(node, c.Constant) and (number := number_of(node)) is not None
+    }
+
+
+def as_number(letters: Tensor, bits: Sequence[int]) -> Tensor:
+    """Some bits as a number, of letters with a last axis for bits."""
+    value = torch.zeros(letters.shape[:-1], dtype=torch.int64, device=letters.device)
+    for place, bit in enumerate(bits):
+        value |= letters[..., bit].to(torch.int64) << place
+    return value
+
+
+def chosen_bits(values: Tensor, order: Sequence[int], bits: Sequence[int]) -> Tensor:
+    """Some bits as a number, of numbers that hold the bits of `order`."""
+    some = torch.zeros_like(values)
+    for place, bit in enumerate(bits):
+        some |= (values >> order.index(bit) & 1) << place
+    return some
+
+
+class Prior:
+    """How values follow each other in time, by condition; and how frequent static ones are.
+
+    Attributes:
+        groups: the groups of a kind.
+        tables: what is learned, which others may share.
+    """
+
+    def __init__(
+        self, kind: TrackKind, usable: Collection[int], shared: Collection[tuple[str, ...]],
+        tables: PriorTables, choices: Choices, chain: Chain,
+    ) -> None:  # fmt: skip
+        """A prior that tells conditions apart, but for groups that several kinds share.
+
+        Args:
+            kind: the kind of tracks.
+            usable: the conditions that may be told apart.
+            shared: the groups that several kinds share.
+            tables: what is learned.
+            choices: what axioms remember, and where they leave no choice.
+            chain: the edges of tracks.
+        """
+        self.kind, self.device, self.tables = kind, chain.device, tables
+        self.chain, self.choices = chain, choices
+        static = 1 << len(kind.shape.static)
+        several = static if static <= _MOST_STATIC else 1
+        self.groups = []
+        for number, (names, bits) in enumerate(groups(kind, static=False)):
+            group = Group(names, bits)
+            if names not in shared:
+                group = Group(
+                    names, bits, told_apart(kind, bits[0], usable), several,
+                    self._beside(bits[0]), choices.memories[number],
+                )  # fmt: skip
+            self.groups.append(group)
+        self.conditions = sorted({number for group in self.groups for number in group.conditions})
+        self.cases = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.static_groups = groups(kind, static=True)
+        for group in self.groups:
+            if group.names in tables.moves:
+                continue
+            size = 1 << len(group.bits)
+            start = torch.full((group.number, size), 1.0 / size, dtype=torch.float64)
+            stay = torch.full((size, size), 0.1 / max(1, size - 1), dtype=torch.float64)
+            stay.fill_diagonal_(0.9)
+            tables.initial[group.names] = start.log().to(self.device)
+            moves = stay.repeat(group.number, 1, 1)
+            tables.moves[group.names] = moves.log().to(self.device)
+        for names, bits in self.static_groups:
+            start = torch.zeros(1 << len(bits), dtype=torch.float64, device=self.device)
+            tables.static.setdefault(names, start)
+
+    def _beside(self, bit: int) -> tuple[int, ...]:
+        """The bits of the track's own arguments, for one that is about another entity as well."""
+        bits = self.kind.moving.bits[: self.kind.free]
+        if all(slot.position is not None for slot in bits[bit].slots):
+            return ()
+        mine = [
+            n for n, one in enumerate(bits)
+            if not one.static and all(slot.position is not None for slot in one.slots)
+        ]  # fmt: skip
+        return tuple(mine[:_MOST_BESIDE])
+
+    def look(self, words: Tensor) -> Tensor:
+        """Which cases of conditions there are; the number of the case of each track and point.
+
+        Args:
+            words: the conditions of the prior, as bits, with axes (track, time).
+        """
+        at: Tensor
+        self.cases, at = torch.unique(words, return_inverse=True)
+        for group in self.groups:
+            group.values = torch.zeros_like(self.cases)
+            for place, number in enumerate(group.conditions):
+                group.values |= (self.cases >> self.conditions.index(number) & 1) << place
+        self._cells = [self._cell(number) for number in range(len(self.groups))]
+        return at
+
+    def case_of(self, words: Tensor) -> Tensor:
+        """The number of the case of values of all conditions, as bits; 0 for those not seen."""
+        chosen = torch.zeros_like(words)
+        for place, number in enumerate(self.conditions):
+            chosen |= (words >> number & 1) << place
+        at = torch.searchsorted(self.cases, chosen).clamp_max(len(self.cases) - 1)
+        return torch.where(self.cases[at] == chosen, at, 0)
+
+    @property
+    def static(self) -> Tensor:
+        """Logarithms of all static bits, by value."""
+        values = torch.arange(1 << len(self.kind.shape.static), device=self.device)
+        total = torch.zeros(values.shape, dtype=torch.float64, device=self.device)
+        for names, bits in self.static_groups:
+            total = (
+                total + self.tables.static[names][chosen_bits(values, self.kind.shape.static, bits)]
+            )
+        return total
+
+    @property
+    def names(self) -> set[tuple[str, ...]]:
+        """The names of all groups."""
+        return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
+
+    def _cell(self, number: int) -> Tensor:
+        """Where a group's tables speak of edges, with axes (case, edge).
+
+        Cells of first values come before those of others. Cases are those of conditions, and again
+        these, for points at which tracks begin, whatever their state.
+        """
+        group, chain = self.groups[number], self.chain
+        remembered, size = self.kind.shape.remembered, 1 << len(group.bits)
+        last = chain.last[chain.source]
+        statics = chain.statics[chain.source]
+        now = as_number(chain.letters[chain.letter], group.bits)
+        memory = chain.in_order(self.choices.states[number])[chain.source]
+        forced = (chain.code >> number & 1).bool()
+        at = torch.arange(len(self.cases), device=self.device).unsqueeze(-1)
+        cells = []
+        for begun in (last < 0, torch.ones_like(last, dtype=torch.bool)):
+            old = torch.where(begun, 0, last)
+            where = group.where(at, statics, chosen_bits(old, remembered, group.beside))
+            where = where * group.memories + (memory if group.memories > 1 else 0)
+            where = torch.where(forced, group.number - 1, where)
+            before = chosen_bits(old, remembered, group.bits)
+            follows = group.number * size + (where * size + before) * size + now
+            cells.append(torch.where(begun, where * size + now, follows))
+        return torch.cat(cells)
+
+    def _spoken(self, number: int) -> Tensor:
+        """What a group's tables say of edges, as logarithms, with axes (case, edge)."""
+        names = self.groups[number].names
+        both = [self.tables.initial[names].flatten(), self.tables.moves[names].flatten()]
+        return torch.cat(both)[self._cells[number]]
+
+    def by_edge(self) -> Tensor:
+        """Logarithms of edges, with axes (case, edge); see `_cell`."""
+        size = (2 * len(self.cases), len(self.chain.source))
+        total = torch.zeros(size, dtype=torch.float64, device=self.device)
+        for number in range(len(self.groups)):
+            total = total + self._spoken(number)
+        return total
+
+    def density(
+        self, edges: Tensor, at: Tensor, inside: Tensor, static: Tensor,
+        names: Collection[tuple[str, ...]],
+    ) -> Tensor:  # fmt: skip
+        """The logarithm of how likely tracks are in each world; for the arguments, see `learn`."""
+        total = torch.zeros(edges.shape[-1], dtype=torch.float64, device=self.device)
+        for known, bits in self.static_groups:
+            if known in names:
+                values = chosen_bits(static, self.kind.shape.static, bits)
+                total += self.tables.static[known][values].sum(1)
+        for number, group in enumerate(self.groups):
+            if group.names in names:
+                spoken = torch.nn.functional.pad(self._spoken(number), (0, 1))
+                total += (spoken[at.unsqueeze(-1), edges] * inside.unsqueeze(-1)).sum((0, 1))
+        return total
+
+    def learn(
+        self, edges: Tensor, at: Tensor, inside: Tensor, static: Tensor, share: float,
+        only: Collection[tuple[str, ...]],
+    ) -> None:  # fmt: skip
+        """Move towards how often values follow each other where there is a choice.
+
+        Args:
+            edges: those that tracks go along, with axes (time, track, world).
+            at: the case, with axes (time, track).
+            inside: whether tracks are there, with the same axes.
+            static: values of static bits, with axes (world, track).
+            share: how far to move.
+            only: the groups that learn.
+        """
+        worlds, number = edges.shape[-1], len(self.chain.source)
+        places = (at.unsqueeze(-1) * (number + 1) + edges)[inside]
+        counts = torch.bincount(places.flatten(), minlength=2 * len(self.cases) * (number + 1))
+        counted = counts.reshape(-1, number + 1)[:, :-1].double() / worlds
+        totals: dict[tuple[str, ...], tuple[Group, Tensor]] = {}
+        for cells, group in zip(self._cells, self.groups, strict=True):
+            if group.names in only:
+                size = 1 << len(group.bits)
+                nothing = torch.zeros(group.number * size * (1 + size), device=self.device)
+                total = totals.get(group.names, (group, nothing.double()))[1]
+                totals[group.names] = (
+                    group,
+                    total.index_add(0, cells.flatten(), counted.flatten()),
+                )
+        tables = self.tables
+        for names, (group, total) in totals.items():
+            size = 1 << len(names)
+            began, went = total.split([group.number * size, group.number * size**2])
+            stay = torch.eye(size, dtype=torch.float64, device=self.device)
+            began = _pooled(began[:-size].reshape(*group.shape, size), None)
+            went = _pooled(went[: -(size**2)].reshape(*group.shape, size, size), stay)
+            tables.initial[names] = _moved(tables.initial[names], began, share)
+            tables.moves[names] = _moved(tables.moves[names], went, share)
+        sums: dict[tuple[str, ...], Tensor] = {}
+        for names, bits in self.static_groups:
+            if names not in only:
+                continue
+            values = chosen_bits(static, self.kind.shape.static, bits).reshape(-1)
+            count = torch.bincount(values, minlength=1 << len(bits)).double() / worlds
+            sums[names] = sums[names] + count if names in sums else count
+        for names, count in sums.items():
+            wanted = (count + 1.0) / (count.sum() + len(count))
+            tables.static[names] = _moved(tables.static[names], wanted, share)
+
+
+def _pooled(count: Tensor, stay: Tensor | None) -> Tensor:
+    """Shares of what follows, by condition and memory, which are the first axes.
+
+    Those of all are drawn to no change, those of a memory to those of all, and those of a condition
+    to those of its memory.
+    """
+    size = count.shape[-1]
+    start = torch.full_like(count[0, 0], 1.0 / size)
+    if stay is not None:
+        start = 0.9 * stay + 0.1 / size
+    shares = _drawn_to(count.sum((0, 1)), start, _STEPS)
+    shares = _drawn_to(count.sum(0), shares, _POOLED)
+    return _drawn_to(count, shares, _POOLED)
+
+
+def _drawn_to(count: Tensor, shares: Tensor, weight: float) -> Tensor:
+    return (count + weight * shares) / (count.sum(-1, keepdim=True) + weight)
+
+
+def _moved(old: Tensor, target: Tensor, share: float) -> Tensor:
+    """Moved towards a target; what it has no tables for, as there is no choice, towards 1."""
+    wanted = torch.ones_like(old)
+    wanted.view(-1)[: target.numel()] = target.flatten()
+    return ((1 - share) * old.exp() + share * wanted).clamp_min(_LEAST).log()
