@@ -12,6 +12,8 @@ from functools import cache
 from operator import attrgetter, is_
 from typing import Any, TypeVar
 
+from fotltn.stop import may_go_on
+
 N = TypeVar("N", bound="Node")
 R = TypeVar("R")
 
@@ -125,6 +127,7 @@ def fold(root: Node, visit: Callable[[Any, list[R]], R]) -> R:
     last = {child: node for node in order for child in node._children}  # the last that needs it
     results: dict[Node, R] = {}
     for node in order:
+        may_go_on()
         below = node._children
         results[node] = visit(node, [results[child] for child in below])
         for child in below:

@@ -22,7 +22,7 @@ REPRODUCTION = ROOT / "reproduction"
 
 #: Imports only point back along this order; `fotltn` is the package's own __init__.py.
 LAYERS = (
-    "errors", "format", "files", "strict_json", "memory", "tree", "syntax", "dsl", "logic",
+    "errors", "format", "files", "strict_json", "memory", "stop", "tree", "syntax", "dsl", "logic",
     "semantics", "algebra", "kernels", "plan", "engine", "decisions", "evaluation",
     "grounding", "data", "monitor", "analysis", "posterior", "networks", "learn", "project",
     "reporting", "web", "api",

@@ -18,6 +18,7 @@ from fotltn.logic import core as c
 from fotltn.plan.build import BUDGET
 from fotltn.semantics.config import CRISP, Semantics
 from fotltn.semantics.tables import Tables, Value, spread
+from fotltn.stop import may_go_on
 from fotltn.tree import postorder, transform
 
 #: The most cells of one formula that are held at once.
@@ -106,6 +107,7 @@ def sweep(
     start = 0
     evaluators: list[Evaluator] = []
     while start < size:
+        may_go_on()
         stop = min(size, start + width)
         readings = every if width >= size else parted
         evaluators = evaluators or [

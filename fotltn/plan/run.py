@@ -23,6 +23,7 @@ from fotltn.semantics import crisp, reference
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Value, align, evaluate_term, every_entity, gather, in_order
 from fotltn.semantics.temporal import shift
+from fotltn.stop import may_go_on
 
 Axes = tuple[c.Axis, ...]
 
@@ -32,8 +33,10 @@ def execute(plan: Plan, run: Run) -> dict[str, Value]:
     later = frozenset[e.Expr]().union(*(tail.covers for tail in plan.tails))
     for step in plan.steps:
         if step.node not in later:
+            may_go_on()
             run.done[step.node] = _step(step, run)
     for tail in plan.tails:
+        may_go_on()
         _tail(tail, run)
     return {name: run.done[node] for name, node in plan.roots}
 

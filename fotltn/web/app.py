@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,12 +17,12 @@ from starlette.routing import Route
 
 from fotltn.errors import FotError
 from fotltn.web import compare, formulas, predicates, views, what_if
-from fotltn.web.jobs import PendingError
+from fotltn.web.jobs import VISITOR, PendingError
 from fotltn.web.responses import RefusedError, answer, failed, failure, static_files, wants
-from fotltn.web.security import Guard, Rules
+from fotltn.web.security import Guard, Rules, visitor_of
 from fotltn.web.state import WebState
 
-View = Callable[[WebState, Request], Awaitable[Response]]
+View = Callable[[WebState, Request], Coroutine[Any, Any, Response]]
 
 #: The addresses, and what answers there.
 PAGES: dict[str, View] = {
@@ -68,12 +70,13 @@ def application(
     return app
 
 
-def _handler(state: WebState, view: View) -> Callable[[Request], Awaitable[Response]]:
+def _handler(state: WebState, view: View) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """A view whose errors are answered with messages."""
 
     async def handle(request: Request) -> Response:
+        VISITOR.set(visitor_of(request))
         try:
-            return await view(state, request)
+            return await _while_there(view(state, request), request)
         except RefusedError as error:
             return failure(request, error.status, error.message, error.hint)
         except FotError as error:
@@ -87,6 +90,25 @@ def _handler(state: WebState, view: View) -> Callable[[Request], Awaitable[Respo
             return failure(request, 500, "something went wrong here; the terminal says what")
 
     return handle
+
+
+async def _while_there(answering: Coroutine[Any, Any, Response], request: Request) -> Response:
+    """An answer, unless whoever asked goes away: then its work is given up."""
+    answer = asyncio.create_task(answering)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        return Response(status_code=499)  # which nobody reads
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _pending(request: Request) -> Response:

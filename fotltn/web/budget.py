@@ -15,11 +15,14 @@ from fotltn.plan.cost import dense_cost
 #: The most operations; some seconds on one core.
 MAX_OPERATIONS = 2 * 10**10
 
+#: From where on a formula waits for others of its kind; some tenths of a second.
+HEAVY = 10**8
+
 _BYTES = 9  # of a cell of a heat map: its degree, its truth, and room to sort
 
 
-def check_cost(cells: Cells, budget: int) -> None:
-    """Refuse a formula whose heat map would take too much memory or time.
+def check_cost(cells: Cells, budget: int) -> int:
+    """The operations of a formula, unless its heat map would take too much memory or time.
 
     Args:
         cells: of the formula.
@@ -42,6 +45,7 @@ def check_cost(cells: Cells, budget: int) -> None:
             f"this formula needs about {operations:,} operations; at most {MAX_OPERATIONS:,} "
             "are made for what is typed (fotltn ask and fotltn eval have no such limit)"
         )
+    return operations
 
 
 def _operations(cells: Cells, budget: int) -> int:

@@ -3,19 +3,23 @@
 A handler never computes by itself. It asks for a result by a key: one that is kept is there at
 once, one that is being computed is waited for, and another one is computed in a thread. Who waits
 too long is told to come back. What people type has threads of its own, so that a long formula
-holds up nobody who only reads.
+holds up nobody who only reads; visitors take turns; and what nobody waits for any more is dropped,
+or stopped if it runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
+from fotltn.stop import stoppable
 from fotltn.web.responses import RefusedError
 
 T = TypeVar("T")
@@ -23,19 +27,50 @@ T = TypeVar("T")
 #: Seconds that an answer is waited for before a client is told to come back.
 PATIENCE = 20.0
 
+#: Seconds after which a result is given up that nobody came back for.
+GRACE = 30.0
+
+#: Whom the work of a request is for.
+VISITOR: ContextVar[str] = ContextVar("visitor", default="")
+
 
 class Lane(Enum):
-    """Threads for a kind of work: how many there are, and how many jobs may wait."""
+    """Threads for a kind of work: how many there are, and how many jobs of a visitor may wait."""
 
     PAGES = (3, 256)
     CHECKS = (1, 128)  # one thread, since each builds a parser of its own
     TYPED = (2, 64)
+    HEAVY = (1, 32)  # what is typed and takes seconds
     MAPS = (1, 64)  # heat maps of what is typed, which take longer than its values
     AHEAD = (1, 4096)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether work is given up when nobody waits for it; pages will be asked for again."""
+        return self not in (Lane.PAGES, Lane.AHEAD)
+
+
+#: Jobs of all visitors that may wait in a lane, as a multiple of those of one.
+_VISITORS = 8
 
 
 class PendingError(Exception):
     """A result that takes longer than anybody should wait for; it will be there."""
+
+
+@dataclass(eq=False)
+class _Job:
+    """What is to be computed, for whom, and how many wait for it."""
+
+    key: Hashable
+    work: Callable[[], Any]
+    lane: Lane
+    visitor: str
+    result: Future[Any] = field(default_factory=Future)
+    waiting: int = 0
+    asked: int = 0
+    unwanted: bool = False
+    ended: bool = False
 
 
 class Jobs:
@@ -50,8 +85,11 @@ class Jobs:
         self.room = room
         self._results: OrderedDict[Hashable, tuple[Future[Any], int]] = OrderedDict()
         self._held = 0
-        self._running: dict[Hashable, tuple[Future[Any], Lane]] = {}
-        self._waiting = dict.fromkeys(Lane, 0)
+        self._jobs: dict[Hashable, _Job] = {}
+        self._queues: dict[Lane, OrderedDict[str, deque[_Job]]] = {
+            lane: OrderedDict() for lane in Lane
+        }
+        self._open: dict[Lane, Counter[str]] = {lane: Counter() for lane in Lane}
         self._lock = threading.RLock()
         self._pools = {
             lane: ThreadPoolExecutor(lane.value[0], f"fotltn-{lane.name.lower()}") for lane in Lane
@@ -71,52 +109,123 @@ class Jobs:
             RefusedError: too many jobs wait already.
             PendingError: it is not there yet.
         """
-        running = self._start(key, job, lane)
-        if running.done():
-            return running.result()
+        running, result = self._start(key, job, lane)
+        if running is None or result.done():
+            return result.result()
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            running.waiting += 1
+            running.asked += 1
+            asked = running.asked
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(running)), patience)
+            value: T = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(result)), patience)
         except TimeoutError:
+            loop.call_later(GRACE, self._drop, running, asked)
             raise PendingError from None
+        except asyncio.CancelledError:  # the client went away
+            loop.call_soon(self._drop, running, asked)
+            raise
+        finally:
+            with self._lock:
+                running.waiting -= 1
+        return value
 
     def ahead(self, key: Hashable, job: Callable[[], Any], lane: Lane = Lane.AHEAD) -> None:
         """Compute what will be asked for."""
         self._start(key, job, lane)
 
     def close(self) -> None:
-        """Begin nothing more; what runs is not waited for."""
+        """Begin nothing more; what runs is stopped, and not waited for."""
+        with self._lock:
+            for job in self._jobs.values():
+                job.unwanted = True
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self, key: Hashable, job: Callable[[], T], lane: Lane) -> Future[T]:
+    @property
+    def open(self) -> int:
+        """How many jobs wait or run."""
+        return len(self._jobs)
+
+    def _start(
+        self, key: Hashable, work: Callable[[], T], lane: Lane
+    ) -> tuple[_Job | None, Future[T]]:
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)
-                return self._results[key][0]
-            if key in self._running:
-                running, queued = self._running[key]
-                overtaken = queued is Lane.AHEAD and lane is not queued and running.cancel()
-                if not overtaken:
-                    return running
-            threads, queue = lane.value
-            if self._waiting[lane] >= threads + queue:
+                return None, self._results[key][0]
+            known = self._jobs.get(key)
+            if known is not None and not known.unwanted:
+                ahead = known.lane is Lane.AHEAD and lane is not Lane.AHEAD
+                if not (ahead and known.result.cancel()):
+                    return known, known.result
+                self._end(known)
+            visitor = VISITOR.get()
+            threads, most = lane.value
+            waiting = self._open[lane]
+            if waiting[visitor] >= threads + most or waiting.total() >= _VISITORS * most:
                 raise RefusedError(
                     429, "too much is being computed at once", "try again in a moment"
                 )
-            self._waiting[lane] += 1
-            running = self._pools[lane].submit(job)
-            self._running[key] = (running, lane)
-        running.add_done_callback(lambda done: self._end(key, done, lane))
-        return running
+            job = _Job(key, work, lane, visitor)
+            self._jobs[key] = job
+            waiting[visitor] += 1
+            self._queues[lane].setdefault(visitor, deque()).append(job)
+        self._pools[lane].submit(self._next, lane)
+        return job, job.result
 
-    def _end(self, key: Hashable, done: Future[Any], lane: Lane) -> None:
+    def _next(self, lane: Lane) -> None:
+        """Do the next job of a lane: visitors take turns."""
+        job = self._taken(lane)
+        if job is None:
+            return
+        try:
+            with stoppable(lambda: job.unwanted):
+                value = job.work()
+        except BaseException as error:
+            self._end(job)
+            job.result.set_exception(PendingError() if job.unwanted else error)
+            return
         with self._lock:
-            self._waiting[lane] -= 1
-            self._running.pop(key, None)
-            if done.cancelled() or done.exception() is not None:
+            job.result.set_result(value)
+            self._keep(job, value)
+            self._end(job)
+
+    def _taken(self, lane: Lane) -> _Job | None:
+        with self._lock:
+            queues = self._queues[lane]
+            while queues:
+                visitor, queue = queues.popitem(last=False)
+                job = queue.popleft()
+                if queue:
+                    queues[visitor] = queue  # behind the others
+                if job.result.set_running_or_notify_cancel():
+                    return job
+                self._end(job)
+        return None
+
+    def _drop(self, job: _Job, asked: int) -> None:
+        """Give up what nobody waits for, unless it was asked for again."""
+        with self._lock:
+            if job.waiting or job.asked > asked or not job.lane.dropped or job.result.done():
                 return
-            size = int(getattr(done.result(), "nbytes", 4096))
-            self._results[key] = (done, size)
+            job.unwanted = True  # it stops at its next step
+            if job.result.cancel():
+                self._end(job)
+
+    def _end(self, job: _Job) -> None:
+        """A job is done, or will not be."""
+        with self._lock:
+            if self._jobs.get(job.key) is job:
+                del self._jobs[job.key]
+            if not job.ended:
+                job.ended = True
+                self._open[job.lane][job.visitor] -= 1
+
+    def _keep(self, job: _Job, value: Any) -> None:
+        with self._lock:
+            size = int(getattr(value, "nbytes", 4096))
+            self._results[job.key] = (job.result, size)
             self._held += size
             while self._held > self.room and len(self._results) > 1:
                 _, (_, freed) = self._results.popitem(last=False)

@@ -8,6 +8,7 @@ and must know the token that the command printed.
 from __future__ import annotations
 
 import hmac
+import secrets
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -20,6 +21,12 @@ from fotltn.web.responses import failure
 
 #: The longest path and query that are read, in bytes as they were sent.
 MAX_TARGET = 40_000
+
+#: Requests of those who know the token that are answered at once; others are told to come back.
+MAX_AT_ONCE = 256
+
+#: How the name of the cookie ends that tells browsers apart.
+VISITOR = "-visitor"
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -60,6 +67,7 @@ class Guard:
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         """Stand before an application."""
         self.app, self.rules = app, rules
+        self.answering = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -70,6 +78,11 @@ class Guard:
             await self.app(scope, receive, send)
             return
         refused = self._refusal(Request(scope))
+        if refused is None and self.answering >= MAX_AT_ONCE:
+            message = f"{MAX_AT_ONCE} requests are being answered"
+            refused = failure(
+                Request(scope), 503, message, "try again in a moment", headers={"retry-after": "1"}
+            )
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -78,7 +91,14 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        await (refused or self.app)(scope, receive, guarded)
+        if refused is not None:
+            await refused(scope, receive, guarded)
+            return
+        self.answering += 1
+        try:
+            await self.app(scope, receive, guarded)
+        finally:
+            self.answering -= 1
 
     def _refusal(self, request: Request) -> Response | None:
         """What is wrong with a request, or nothing."""
@@ -129,6 +149,8 @@ class Guard:
             path = "/" + request.url.path.lstrip("/")  # `//host` would be another host
             redirected = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
             redirected.set_cookie(self.rules.cookie, token, httponly=True, samesite="strict")
+            name = f"{self.rules.cookie}{VISITOR}"  # who takes turns with others
+            redirected.set_cookie(name, secrets.token_urlsafe(9), httponly=True, samesite="strict")
             return redirected
         kind, _, sent = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and _same(sent.strip(), token):
@@ -143,6 +165,13 @@ class Guard:
             "open the whole address, with '?token=…', or send 'Authorization: Bearer …'",
             headers={"www-authenticate": "Bearer"},
         )  # fmt: skip
+
+
+def visitor_of(request: Request) -> str:
+    """What tells the work of one visitor from that of others: a browser, or a client's machine."""
+    known = [v for name, v in request.cookies.items() if name.endswith(VISITOR)]
+    peer = "" if request.client is None else request.client.host
+    return " ".join([peer, *known])
 
 
 def _same(sent: str, token: str) -> bool:

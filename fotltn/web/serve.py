@@ -14,12 +14,10 @@ import uvicorn
 
 from fotltn.errors import DataError
 from fotltn.web.app import application
+from fotltn.web.connections import Connection
 from fotltn.web.inspected import Inspected
 from fotltn.web.security import MAX_TARGET, Rules
 from fotltn.web.state import WebState
-
-#: Requests that are answered at once; further ones are told to come back.
-MAX_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +97,9 @@ def server(
         ready: called when requests are about to be answered.
     """
     config = uvicorn.Config(
-        application(state, address.rules, ready), log_level="warning", access_log=False, http="h11",
-        ws="none", lifespan="on", server_header=False, date_header=False, proxy_headers=False,
-        limit_concurrency=MAX_AT_ONCE, timeout_keep_alive=20, timeout_graceful_shutdown=2,
+        application(state, address.rules, ready), log_level="warning", access_log=False,
+        http=Connection, ws="none", lifespan="on", server_header=False, date_header=False,
+        proxy_headers=False, timeout_keep_alive=20, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_TARGET + 24_000,
     )  # fmt: skip
     return uvicorn.Server(config)

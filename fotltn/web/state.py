@@ -25,7 +25,7 @@ from fotltn.logic.check import CheckedAxiom, CheckedFormula, check_formula
 from fotltn.syntax import formula as f
 from fotltn.syntax.parse import parse_formula
 from fotltn.syntax.theory import PredicateDecl
-from fotltn.web.budget import check_cost
+from fotltn.web.budget import HEAVY, check_cost
 from fotltn.web.inspected import Inspected
 from fotltn.web.jobs import PATIENCE, Jobs, Lane
 from fotltn.web.places import where
@@ -253,7 +253,8 @@ class WebState:
             counts = cells.counts()
             return cells.value(), int((counts.support - counts.held).sum())
 
-        return await self.jobs.get(("then", side, name, changes), job, patience=patience)
+        key = ("then", side, name, changes)
+        return await self.jobs.get(key, job, lane=Lane.MAPS, patience=patience)
 
     # --- typed formulas -----------------------------------------------------------------------
 
@@ -276,12 +277,27 @@ class WebState:
             LimitError: the formula, or its heat map, would take too much.
         """
         side, checked = self.sides[typed.side], typed.checked
+        heavy = await self._heavy(typed)
+        if checked.free:
+            return None
+        return await self.jobs.get(
+            ("value", typed.side, typed.text),
+            lambda: self._value(side, checked.formula),
+            lane=Lane.HEAVY if heavy else Lane.TYPED,
+        )
 
-        def job() -> float | None:
-            check_cost(side.cells(checked), self.budget)
-            return None if checked.free else self._value(side, checked.formula)
+    async def _heavy(self, typed: Typed) -> bool:
+        """Whether a formula takes long.
 
-        return await self.jobs.get(("value", typed.side, typed.text), job, lane=Lane.TYPED)
+        Raises:
+            LimitError: it would take too much.
+        """
+        cells = self.sides[typed.side].cells(typed.checked)
+        operations = await self.jobs.get(
+            ("cost", typed.side, typed.text), lambda: check_cost(cells, self.budget),
+            lane=Lane.CHECKS,
+        )  # fmt: skip
+        return operations > HEAVY
 
     async def mapped(self, typed: Typed) -> Seen:
         """The heat map of a typed formula."""
@@ -289,7 +305,7 @@ class WebState:
         return await self.jobs.get(
             ("map", typed.side, typed.text),
             lambda: _seen(self.sides[typed.side].cells(typed.checked), value),
-            lane=Lane.MAPS,
+            lane=Lane.HEAVY if await self._heavy(typed) else Lane.MAPS,
         )
 
     def _value(self, side: Inspected, formula: c.Formula) -> float:

@@ -264,3 +264,17 @@ def test_what_if_a_fact_were_another(visit):
     page.get_by_role("link", name="Undo all").click()
     page.wait_for_url(lambda url: "set=" not in url)
     assert page.locator("dl.facts dd").first.inner_text() == before
+
+
+def test_what_takes_long_can_be_stopped(visit):
+    page = visit("/formula")
+    held = []
+    page.route("**/formula?*part=*", lambda route: held.append(route))  # and nobody answers
+    page.get_by_label("A formula").fill("F Stop(x)")
+    button = page.get_by_role("button", name="Stop")
+    button.wait_for()
+    with page.expect_event("requestfailed"):
+        button.click()
+    assert page.locator("#messages").inner_text() == "Stopped."
+    assert not button.is_visible()
+    assert held

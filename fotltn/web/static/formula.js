@@ -2,14 +2,21 @@
 "use strict";
 
 const PAUSE = 30; // milliseconds without a key before what is typed is sent
+const LONG = 600; // milliseconds after which one can stop what is being computed
 
 class FormulaBox {
   constructor(form) {
     this.form = form;
     this.text = form.querySelector("textarea");
     this.behind = form.querySelector(".formula-behind");
+    this.stop = form.querySelector("[data-stop]");
     this.waiting = null;
     this.running = null;
+    this.stop.addEventListener("click", () => {
+      if (this.running) this.running.abort(); // the server gives up what nobody waits for
+      const messages = document.getElementById("messages");
+      messages.textContent = "Stopped.";
+    });
     this.text.addEventListener("input", () => {
       this.underline([]);
       clearTimeout(this.waiting);
@@ -47,6 +54,7 @@ class FormulaBox {
     this.running = running;
     const asked = new URLSearchParams(new FormData(this.form));
     const address = `${this.form.getAttribute("action")}?${asked}`;
+    const long = setTimeout(() => { this.stop.hidden = false; }, LONG);
     try {
       const answer = await fetch(`${address}&part=${part}`, { signal: running.signal, headers: { Accept: "text/html" } });
       if (answer.status === 429) {
@@ -66,6 +74,9 @@ class FormulaBox {
       heatMaps(made);
     } catch (error) {
       if (error.name !== "AbortError") throw error;
+    } finally {
+      clearTimeout(long);
+      if (this.running === running) this.stop.hidden = true;
     }
   }
 
