@@ -122,6 +122,7 @@ class FeatureInputs(nn.Module):
             counted = present
         elif present is not None:
             counted = counted & present
+        self._counted = counted
         flat = values.reshape(-1, self.width) if counted is None else values[counted]
         mean, spread = _mean_and_spread(flat)
         # What rounding leaves of a constant feature is not worth scaling up.
@@ -144,6 +145,11 @@ class FeatureInputs(nn.Module):
             return scaled
         shape = (scaled.shape[0], len(self.learnable), scaled.shape[2], self.width)
         return scaled.index_copy(1, self.learnable, self.learned.unsqueeze(0).expand(shape))
+
+    def rows(self) -> Tensor:
+        """The rows that count for centring, as they are seen, before this module is moved."""
+        scaled = self._centred()
+        return scaled.flatten(0, 2) if self._counted is None else scaled[self._counted]
 
     def _centred(self) -> Tensor:
         """The features, centred and scaled anew only if mean, spread or features have changed."""
@@ -168,6 +174,64 @@ def _mean_and_spread(flat: Tensor) -> tuple[Tensor, Tensor]:
         if len(known):
             mean[number], spread[number] = known.mean(), known.std(correction=0)
     return mean, spread
+
+
+class Pieces(nn.Module):
+    """Numbers by pieces: how much of each interval between their quantiles lies below them.
+
+    A layer over a number can only go up or down with it. Over pieces it can bend at each quantile,
+    as trees can, and what is far out is no more than what is last.
+
+    Args:
+        rows: what is seen, with axes (row, column), whose quantiles are taken.
+        numbers: which columns are taken by pieces, as truth values; the others stay as they are.
+        bins: how many pieces. A column with fewer values has fewer; the others are 0.
+    """
+
+    edges: Tensor
+    numbers: Tensor
+
+    def __init__(self, rows: Tensor, numbers: Sequence[bool], bins: int) -> None:
+        """Take quantiles."""
+        super().__init__()
+        self.seen: int = rows.shape[-1]
+        chosen = torch.tensor(numbers)
+        self.register_buffer("numbers", chosen, persistent=False)
+        columns = rows[:, chosen].T
+        self.width: int = self.seen + len(columns) * (bins - 1)
+        edges = rows.new_full((len(columns), bins + 1), math.inf)
+        places = torch.linspace(0, max(0, len(rows) - 1), bins + 1).round().long()
+        for number, column in enumerate(columns if len(rows) else ()):
+            values = column.sort().values[places].unique()
+            edges[number, : len(values)] = values
+        self.register_buffer("edges", edges)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """The vectors with pieces in place of numbers, which come last."""
+        low, high = self.edges[:, :-1], self.edges[:, 1:]
+        size = torch.where(low.isinf(), 1.0, high - low)
+        share = ((vectors[..., self.numbers].unsqueeze(-1) - low) / size).clamp(0, 1)
+        return torch.cat([vectors[..., ~self.numbers], share.flatten(-2)], dim=-1)
+
+
+class PiecesByArgument(nn.Module):
+    """Pieces of what is seen of several arguments, side by side.
+
+    Args:
+        parts: of each argument its pieces, or how wide what is seen of it is.
+    """
+
+    def __init__(self, parts: Sequence[Pieces | int]) -> None:
+        """See how wide all of it is."""
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Identity() if isinstance(p, int) else p for p in parts)
+        self.seen = [p if isinstance(p, int) else p.seen for p in parts]
+        self.width = sum(p if isinstance(p, int) else p.width for p in parts)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """All of them."""
+        split = vectors.split(self.seen, dim=-1)
+        return torch.cat([part(one) for part, one in zip(self.parts, split, strict=True)], dim=-1)
 
 
 def with_changes(values: Tensor, present: Tensor, steps: Sequence[int]) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.errors import DataError, FotError, listing
-from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined
+from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, Pieces
 
 Kind = Literal["gru", "convolution", "transformer"]
 
@@ -160,6 +160,7 @@ class TimeEncoder(nn.Module):
         causal: whether a vector depends on the past alone.
         reach: of convolutions, how many steps each layer looks back (and, unless causal, ahead).
         heads: of a transformer.
+        pieces: how numbers of what is seen are taken by pieces, if they are.
 
     Raises:
         DataError: there is no such kind, a number is below 1, or heads do not divide the width.
@@ -175,6 +176,7 @@ class TimeEncoder(nn.Module):
         causal: bool = True,
         reach: int = 3,
         heads: int = 2,
+        pieces: Pieces | None = None,
     ) -> None:
         """Draw initial weights from PyTorch's own generator."""
         super().__init__()
@@ -187,7 +189,8 @@ class TimeEncoder(nn.Module):
             )
         if kind == "transformer" and size % heads:
             raise DataError(f"{heads} heads do not divide a transformer's width of {size}")
-        self.kind, self.causal = kind, causal
+        self.kind, self.causal, self.pieces = kind, causal, pieces
+        width = width if pieces is None else pieces.width
         match kind:
             case "gru":
                 self.core: nn.Module = _Recurrent(width + 1, size, layers, causal)
@@ -206,6 +209,9 @@ class TimeEncoder(nn.Module):
             self._spans[id(present)] = (present, spans)
         told = present.unsqueeze(-1).to(seen.dtype)
         rows = spans.cut(torch.cat([seen * told, told], dim=-1))
+        if self.pieces is not None:
+            there = rows[..., -1:]
+            rows = torch.cat([self.pieces(rows[..., :-1]) * there, there], dim=-1)
         if not len(rows):
             rows = rows.new_zeros(1, 1, rows.shape[-1])  # for the width alone
             width = self.core(rows, rows[..., 0] > 0).shape[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +28,15 @@ from fotltn.learn.schedule import Schedule
 from fotltn.learn.task import Task
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.signature import Signature
-from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, beside, with_changes
+from fotltn.networks.encoders import (
+    Embeddings,
+    FeatureInputs,
+    Joined,
+    Pieces,
+    PiecesByArgument,
+    beside,
+    with_changes,
+)
 from fotltn.networks.grounding import Grounding, table_shape
 from fotltn.networks.neighbours import pooled
 from fotltn.networks.predicates import (
@@ -182,11 +191,15 @@ def ground(
     _check_modules(config, modules)
     _check_encoders(config)
     with in_precision(config), seeded(config.training.seed) as generator:
-        inputs = {
-            sort: _inputs(sort, config.inputs[sort], world, generator, modules)
-            for sort in signature.sorts
-            if _seen(sort, config, signature)
-        }
+        inputs: dict[str, Inputs] = {}
+        pieces: dict[str, Pieces] = {}
+        for sort in signature.sorts:
+            if _seen(sort, config, signature):
+                inputs[sort], by_pieces = _inputs(
+                    sort, config.inputs[sort], world, generator, modules
+                )
+                if by_pieces is not None:
+                    pieces[sort] = by_pieces
 
         declared: dict[str, PredicateDecl | FunctionDecl] = {**signature.predicates}
         declared |= signature.functions
@@ -195,8 +208,11 @@ def ground(
             sorts = declared[name].sorts
             if not sorts:
                 raise DataError(f"'{name}' has no arguments that a network could see; use logits")
-            width = sum(inputs[s].width for s in sorts)
-            return mlp(width, how.hidden, outputs, activation=how.activation, generator=generator)
+            front = PiecesByArgument([deepcopy(pieces.get(s, inputs[s].width)) for s in sorts])
+            body = mlp(
+                front.width, how.hidden, outputs, activation=how.activation, generator=generator
+            )
+            return nn.Sequential(front, body) if {*sorts} & {*pieces} else body
 
         predicates: dict[str, Predicate] = {}
         for name, how in config.predicates.items():
@@ -306,12 +322,14 @@ def _inputs(
     world: World,
     generator: torch.Generator,
     modules: Mapping[str, PythonPredicate],
-) -> Inputs:
+) -> tuple[Inputs, Pieces | None]:
+    """What is seen of a sort, and the pieces in which networks take it, if an encoder does not."""
     facts, features = world.facts, world.fixed.inputs
     size = world.fixed.sizes[sort]
     if size == 0:
         raise DataError(f"no fact mentions an entity of sort '{sort}', which networks are to see")
     encoders: list[Embeddings | FeatureInputs | Joined] = []
+    pieces: Pieces | None = None
     mask = world.fixed.present.get(sort)
     mask = None if mask is None else mask.cpu()  # all is made here, and moved together
     there = present(facts, sort) if mask is None else mask
@@ -325,11 +343,15 @@ def _inputs(
             mask = mask.any(-1, keepdim=True)
         numbers = tuple(_number(facts, sort, name) for name in how.learnable)
         counted = _counted(world, sort, values, there)
-        encoders.append(FeatureInputs(values, present=mask, counted=counted, learnable=numbers))
+        inputs = FeatureInputs(values, present=mask, counted=counted, learnable=numbers)
+        encoders.append(inputs)
+        if how.bins:
+            pieces = _pieces(sort, how, world, inputs.rows())
     elif how.learnable:
         raise DataError(f"inputs.{sort}: features can be learned only where there are some")
-    elif how.changes:
-        raise DataError(f"inputs.{sort}: there are no features whose changes networks could see")
+    elif how.changes or how.bins:
+        what = "whose changes networks could see" if how.changes else "to take by pieces"
+        raise DataError(f"inputs.{sort}: there are no features {what}")
     if how.embedding:
         traces = world.fixed.batch if sort in facts.local or how.time != "static" else 1
         encoders.append(
@@ -344,15 +366,37 @@ def _inputs(
         )
     seen = encoders[0] if len(encoders) == 1 else Joined(*encoders)
     if how.encoder is None:
-        return seen
+        return seen, pieces
     if how.encoder.kind == "module":
+        if pieces is not None:
+            raise DataError(
+                f"inputs.{sort}: a module of your own sees numbers as they are: bins = 0"
+            )
         made = modules[sort]
         assert isinstance(made, nn.Module)
-        return Encoded(sort, seen, made, there)
+        return Encoded(sort, seen, made, there), None
     chosen = {n: getattr(how.encoder, n) for n in ("layers", "causal", "reach", "heads")}
     kind: Any = how.encoder.kind
-    encoder = TimeEncoder(seen.width, kind, how.encoder.width, **chosen)
-    return Encoded(sort, seen, encoder, there)
+    encoder = TimeEncoder(seen.width, kind, how.encoder.width, pieces=pieces, **chosen)
+    return Encoded(sort, seen, encoder, there), None
+
+
+def _pieces(sort: str, how: InputConfig, world: World, rows: Tensor) -> Pieces:
+    """The pieces of what networks see of a sort, by the rows that count.
+
+    What says that a value is of some category, or missing, is no number to take by pieces.
+    """
+
+    def named(other: str) -> tuple[str, ...]:
+        return world.fixed.inputs[other].names if other in world.fixed.inputs else ()
+
+    names = [*named(sort)] if how.features else []
+    for relation in how.neighbours:
+        first, second = world.theory.signature.predicates[relation].sorts
+        names += ["how many", *named(second if first == sort else first)]
+    numbers = [not ("=" in name or name.endswith(" missing")) for name in names]
+    numbers = numbers * (1 + len(how.changes)) + [False] * (how.embedding or 0)
+    return Pieces(nn.functional.pad(rows, (0, how.embedding or 0)), numbers, how.bins)
 
 
 def _counted(world: World, sort: str, values: Tensor, there: Tensor) -> Tensor | None:

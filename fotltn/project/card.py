@@ -186,7 +186,8 @@ def _inputs(model: Described) -> Iterator[str]:
 def _seen(seen: InputConfig, features: Iterable[str]) -> Iterator[str]:
     names = list(features)
     if names:
-        yield f"{_many(len(names), 'feature')} ({_some(names)})"
+        pieces = f", numbers in {seen.bins} pieces" if seen.bins else ""
+        yield f"{_many(len(names), 'feature')} ({_some(names)}){pieces}"
     if seen.changes:
         steps = ", ".join(map(str, seen.changes))
         yield f"by how much features have changed over {steps} step{'s' * (seen.changes != (1,))}"

@@ -97,6 +97,7 @@ class InputConfig:
     unknown: Literal["refuse", "mean"] = "refuse"
     features: bool = True
     learnable: tuple[str, ...] = ()
+    bins: int = 0
     changes: tuple[int, ...] = ()
     neighbours: tuple[str, ...] = ()
     encoder: EncoderConfig | None = None
@@ -317,7 +318,7 @@ def config_of(root: Settings, folder: Path) -> Config:
 
 def _input(inputs: Settings, sort: str) -> InputConfig:
     return inputs.table(sort).record(
-        InputConfig, embedding=_width, reach=Range(1e-3), encoder=_encoder
+        InputConfig, embedding=_width, reach=Range(1e-3), bins=Range(0, 1024), encoder=_encoder
     )
 
 

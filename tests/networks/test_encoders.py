@@ -1,5 +1,6 @@
 """What networks see of entities."""
 
+import itertools
 import math
 
 import pytest
@@ -7,7 +8,14 @@ import torch
 from torch import nn
 
 from fotltn import DataError
-from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, smoothing
+from fotltn.networks.encoders import (
+    Embeddings,
+    FeatureInputs,
+    Joined,
+    Pieces,
+    PiecesByArgument,
+    smoothing,
+)
 
 
 def generator(seed=0):
@@ -187,3 +195,63 @@ def test_all_inputs_move_with_their_module():
         ]
     ).double()
     assert all(module().dtype == torch.float64 for module in modules)
+
+
+# --- pieces -----------------------------------------------------------------------------------
+
+
+def by_hand(value: float, edges: list[float]) -> list[float]:
+    """How much of each interval lies below a number."""
+    return [min(max((value - a) / (b - a), 0.0), 1.0) for a, b in itertools.pairwise(edges)]
+
+
+def test_pieces_are_shares_of_the_intervals_between_quantiles():
+    rows = torch.arange(9.0).unsqueeze(-1) ** 2  # quarters: 0, 4, 16, 36, 64
+    pieces = Pieces(rows[torch.randperm(9, generator=generator())], [True], 4)
+    assert pieces.width == 4
+    for value in (-3.0, 0.0, 1.0, 4.0, 20.0, 63.0, 64.0, 1000.0):
+        seen = pieces(torch.tensor([[[value]]]))
+        assert seen.shape == (1, 1, 4)
+        assert seen.flatten().tolist() == pytest.approx(by_hand(value, [0, 4, 16, 36, 64]))
+
+
+def test_what_is_no_number_to_take_by_pieces_stays_and_comes_first():
+    rows = torch.rand(20, 3, generator=generator())
+    pieces = Pieces(rows, [True, False, True], 5)
+    assert pieces.width == 11
+    seen = pieces(rows)
+    assert torch.equal(seen[:, 0], rows[:, 1])
+    for row, values in zip(rows.tolist(), seen[:, 1:].tolist(), strict=True):
+        expected = [
+            share
+            for column, number in ((0, row[0]), (2, row[2]))
+            for share in by_hand(number, pieces.edges[0 if column == 0 else 1].tolist())
+        ]
+        assert values == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_column_of_few_values_has_few_pieces():
+    rows = torch.tensor([[0.0, 7.0], [1.0, 7.0], [1.0, 7.0], [3.0, 7.0]])
+    pieces = Pieces(rows, [True, True], 6)
+    seen = pieces(torch.tensor([[0.0, 7.0], [2.0, 7.0], [9.0, -1.0]]))
+    assert seen.isfinite().all()
+    assert seen[:, :2].tolist() == [[0, 0], [1, 0.5], [1, 1]]
+    assert not seen[:, 2:].any()  # a constant says nothing
+
+
+def test_pieces_of_no_rows_wait_for_those_that_are_loaded():
+    some, none = (
+        Pieces(torch.arange(5.0).unsqueeze(-1), [True], 2),
+        Pieces(torch.zeros(0, 1), [True], 2),
+    )
+    assert not none(torch.tensor([[3.0]])).any()
+    none.load_state_dict(some.state_dict())
+    assert none(torch.tensor([[3.0]])).tolist() == [[1.0, 0.5]]
+
+
+def test_arguments_have_pieces_of_their_own():
+    first = Pieces(torch.arange(5.0).unsqueeze(-1), [True], 2)
+    both = PiecesByArgument([first, 2])
+    seen = both(torch.tensor([[3.0, 8.0, 9.0]]))
+    assert both.width == 4
+    assert seen.tolist() == [[1.0, 0.5, 8.0, 9.0]]

@@ -300,6 +300,29 @@ def test_vectors_of_entities_travel_by_name_and_others_are_refused_or_the_mean(t
     assert torch.allclose(vectors[2], old.mean(0))
 
 
+@pytest.mark.parametrize("encoder", ["", 'encoder = "gru"'])
+def test_numbers_in_pieces_travel_with_the_quantiles_of_training(tmp_path, encoder):
+    seen = f'changes = [1]\nneighbours = ["At"]\nbins = 5\n{encoder}'
+    folder = project(tmp_path / "p", ("changes = [1]", seen))
+    fotltn.train(folder).save(tmp_path / "model")
+    model = fotltn.load_model(tmp_path / "model")
+    assert "numbers in 5 pieces" in (tmp_path / "model" / "README.md").read_text("utf-8")
+    edges = {n: t for n, t in model.grounding.state_dict().items() if n.endswith("edges")}
+    assert edges
+    new = write(tmp_path / "new", days(rows(), "d1", "d4"))
+    applied = model.apply(new)
+    again = applied.grounding.state_dict()
+    assert all(torch.equal(again[n], t) for n, t in edges.items())
+    inside, outside = degrees(model, "d1", "d4"), degrees(applied)
+    assert {k: v for k, v in inside.items() if k in outside} == pytest.approx(outside, abs=1e-6)
+
+
+def test_pieces_need_features(tmp_path):
+    folder = project(tmp_path / "p", ("changes = [1]", "features = false\nembedding = 2\nbins = 4"))
+    with pytest.raises(DataError, match=r"inputs\.pump: there are no features to take by pieces"):
+        fotltn.train(folder)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("encoder", ["", 'encoder = "gru"', 'encoder = "transformer"'])
 def test_a_gpu_gives_the_same(tmp_path, encoder):
