@@ -16,7 +16,7 @@ from fotltn.grounding.clock import clock_of
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.frames import Source
 from fotltn.grounding.merge import Conflict
-from fotltn.grounding.wide import Wide, read_wide
+from fotltn.grounding.wide import Sources, Wide, read_wide
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
 from fotltn.semantics.from_tensors import interpret
@@ -86,7 +86,12 @@ def read(
     for warning in facts.warnings:
         warnings.warn(warning.message, DataWarning, stacklevel=2)
     tables = interpretation(facts, signature, dtype=dtype, sparse=True)
-    return replace(tables, inputs=features)
+    settings = {
+        "horizon": horizon, "local": [*local], "on_conflict": on_conflict, "step": step,
+        "origin": origin, "timezone": timezone, "presence": presence,
+    }  # fmt: skip
+    said = {name: value for name, value in settings.items() if value not in (None, [], ())}
+    return replace(tables, inputs=features, sources=Sources(sources, tuple(listed), said))
 
 
 def tables(

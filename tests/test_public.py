@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 import torch
 
@@ -129,6 +131,51 @@ def test_the_root_loads_neither_torch_nor_numpy():
 
 
 # --- what the root adds to the parts below ------------------------------------------------------
+
+
+def test_the_way_in(tmp_path, monkeypatch):
+    """What a program does from end to end, by names of the root alone."""
+    monkeypatch.chdir(tmp_path)
+    text = "sort car\npredicate Near(car), Stop(car)\naxiom A1: forall x. G(Near(x) -> WX Stop(x))"
+    fotltn.save(fotltn.parse(text), "rules.fot")
+    theory = fotltn.load("rules.fot")
+    columns = {"predicate": ["Stop"] * 3, "arg1": ["ego", "ego", "b"], "time": [1, 2, 0],
+               "truth": [0, 1, 1]}  # fmt: skip
+    parquet.write_table(pa.table(columns), "facts.parquet")
+    rows = {"car": ["ego", "ego", "b", "b"], "t": [0, 1, 0, 1], "near": [1, 0, 0, 1],
+            "speed": [1.0, 0.0, 2.0, 1.0]}  # fmt: skip
+    theory_in = fotltn.parse(text.replace("Near(car)", "Near(car), In(car)"))
+    wide = fotltn.Wide(rows, "car", "car", "t", predicates={"near": "Near"}, features=["speed"],
+                       presence="In")  # fmt: skip
+    data = fotltn.read(theory_in, "facts.parquet", wide=wide)
+    assert fotltn.evaluate("exists x. F(Near(x) & !WX Stop(x))", data, semantics="crisp")
+    near, stop = torch.eye(2), torch.tensor([[0.0, 0.9], [0.2, 0.3]])
+    tensors = fotltn.tables(theory, Near=near, Stop=stop)
+    value = fotltn.evaluate("forall x. G(Near(x) -> WX Stop(x))", tensors)
+    step = fotltn.compile(theory, tensors)
+    assert torch.equal(step(tensors)["A1"], value)
+    assert "Stop(x)" in step.plan
+    loss = fotltn.AxiomLoss(theory)
+    assert torch.allclose(loss(Near=near, Stop=stop).values["A1"], value)
+    with pytest.raises(fotltn.DataError, match=r"AxiomLoss\(theory, data"):
+        loss(tensors)
+    model = fotltn.train(theory_in, data, learn=["Stop"], training={"epochs": 3})
+    assert re.fullmatch(r"Model of Stop: [0-9,]+ parameters, 3 epochs", repr(model))
+    other = fotltn.Wide({**rows, "car": ["x", "x", "y", "y"]}, "car", "car", "t", presence="In",
+                        predicates={"near": "Near"}, features=["speed"])  # fmt: skip
+    columns["arg1"] = ["x", "x", "y"]
+    moved = model.apply(fotltn.read(theory_in, columns, wide=other))
+    assert moved.tables.names.entities == {"car": ("x", "y")}
+    model.save("m")
+    assert torch.equal(fotltn.load_model("m").ask("Stop(x)").tensor, model.ask("Stop(x)").tensor)
+    for cells in (fotltn.cells(theory["A1"], data), fotltn.cells("A1", model)):
+        assert cells.worst(10)
+        assert cells.explain(x="ego", time=0).tree.children
+        assert cells.repair(x="ego", time=0).exact
+    assert [a.name for a in fotltn.audit(theory, data).axioms] == ["A1"]
+    assert fotltn.report(model).name == "report.html"
+    monitor = fotltn.Monitor(theory)
+    assert str(monitor.step([("Near", "ego")])["A1"].verdict) == "open"
 
 
 def test_a_report_may_be_written_twice(tmp_path):

@@ -126,7 +126,7 @@ def train(folder: Path, settings: dict[str, Any], how: str) -> fot.Model:
             predicates=settings["predicates"],
             objective=settings["objective"],
             training=settings["training"],
-            on_epoch=tell,
+            callbacks=[tell],
         )
     taken = time.perf_counter() - began
     console.print(f"{model.reason}, {len(model.history)} epochs in {taken:.0f} s")

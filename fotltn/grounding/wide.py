@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,20 @@ class Wide:
         if isinstance(by_column, str):
             by_column = dict.fromkeys(self.features, by_column)
         return {column: how for column, how in by_column.items() if how != "error"}
+
+
+class Sources(NamedTuple):
+    """What data are read from, and how.
+
+    Args:
+        facts: long tables.
+        wide: wide ones.
+        settings: as `[data]` of a project has them.
+    """
+
+    facts: tuple[Source, ...]
+    wide: tuple[Wide, ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_wide(

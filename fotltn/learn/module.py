@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fotltn.data import checked_theory
-from fotltn.errors import DataError, name_hint
+from fotltn.errors import DataError, Diagnostic, name_hint
 from fotltn.evaluation import over_traces
 from fotltn.kernels.tracing import is_transformed
 from fotltn.learn.objective import AxiomsBy, Objective
@@ -163,6 +163,9 @@ class AxiomLoss(nn.Module):
             DataError: a table is missing, unknown, or does not fit the theory or other tables.
             LimitError: with the name of an axiom that does not fit the budget.
         """
+        if isinstance(values, Tables):
+            hint = "tables that stay as they are go with the theory: fotltn.AxiomLoss(theory, data)"
+            raise DataError(Diagnostic("expected degrees by name, not Tables", hint=hint))
         tables = {**values, **named} if values else named
         if torch.compiler.is_dynamo_compiling():
             plain: Callable[..., AxiomValues] = torch.compiler.disable(self._values)

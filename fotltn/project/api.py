@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypedDict, TypeGuard, Unpack
 
 from torch import nn
 
-from fotltn.errors import DataError, Diagnostic, listing, shown
+from fotltn.errors import DataError, Diagnostic, listing, name_hint, shown
 from fotltn.grounding.frames import Source, is_frame
 from fotltn.grounding.wide import Wide
 from fotltn.learn.fit import Epoch
@@ -27,11 +28,12 @@ from fotltn.project.config import (
     config_of,
     read_config,
 )
-from fotltn.project.data_config import described
+from fotltn.project.data_config import described, sources_of
 from fotltn.project.loggers import as_callbacks
 from fotltn.project.model import Model
 from fotltn.project.toml import table_of
 from fotltn.project.world import InMemory, PythonPredicate
+from fotltn.semantics.tables import Tables
 from fotltn.syntax.load import parse_theory
 from fotltn.syntax.theory import Theory
 
@@ -40,52 +42,10 @@ _HEAD = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<variables>[^()]*)\))?\s*")
 Path_ = str | os.PathLike[str]
 
 
-def train(
-    theory: Theory | CheckedTheory | Path_,
-    *,
-    facts: Iterable[Source] | Source = (),
-    learn: Sequence[str] = (),
-    define: Mapping[str, str] | None = None,
-    method: str | None = None,
-    train: float = 1.0,
-    semantics: str | None = None,
-    p: float | None = None,
-    seed: int = 0,
-    wide: Iterable[Wide] | Wide = (),
-    test: Iterable[Source] | Source = (),
-    data: Mapping[str, Any] | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    predicates: Mapping[Any, Any] | None = None,
-    functions: Mapping[str, Any] | None = None,
-    exclusive: Sequence[Sequence[str] | Mapping[str, Any]] = (),
-    objective: Mapping[str, Any] | None = None,
-    training: Mapping[str, Any] | None = None,
-    posterior: Mapping[str, Any] | None = None,
-    machine: Mapping[str, Any] | None = None,
-    checkpoints: Path_ | None = None,
-    on_epoch: Callable[[Epoch], None] | None = None,
-    callbacks: Iterable[Callback | str] = (),
-) -> Model:
-    r"""Learn predicates from facts and axioms.
-
-    Settings have the names, and the meaning, that they have in a project's file.
+class TrainSettings(TypedDict, total=False):
+    """The tables of a project's file, and what `train` still takes from before there were `Tables`.
 
     Args:
-        theory: a theory, checked or not, its file (`*.fot`), or its text (of several lines). Or a
-            project: its folder or its TOML file, which says everything else, too, but for modules
-            and functions of your own.
-        facts: tables of facts: files by name, data frames, or mappings from columns to lists.
-        learn: the predicates that are learned: what hard axioms define is computed so, the
-            others by networks.
-        define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
-        method: "gradient", which trains networks, or "posterior", which samples worlds that obey
-            the hard axioms.
-        train: the share of the labelled facts to learn from; the others are for testing.
-        semantics: what axioms mean, by name.
-        p: the exponent of its means.
-        seed: of everything that is drawn.
-        wide: a wide table, or several, with features.
-        test: facts for testing in tables of their own.
         data: further settings of the data, such as `{"by": "entities", "flip": 0.1}`.
         inputs: what networks see of each sort, as `{"agent": {"embedding": 8}}`. Its "encoder" may
             be a module of your own, from axes (trace, entity, time, feature) to the same ones.
@@ -104,10 +64,70 @@ def train(
         training: how, as `{"epochs": 100, "rate": 0.01}`.
         posterior: how much is sampled, as `{"worlds": 64, "sweeps": 200}`.
         machine: what computes, as `{"device": "cuda"}`.
+        wide: a wide table, or several, where `facts` are no `Tables`.
+        on_epoch: a function among `callbacks`, as version 0.1.0 took it.
+    """
+
+    data: Mapping[str, Any] | None
+    inputs: Mapping[str, Any] | None
+    predicates: Mapping[Any, Any] | None
+    functions: Mapping[str, Any] | None
+    exclusive: Sequence[Sequence[str] | Mapping[str, Any]]
+    objective: Mapping[str, Any] | None
+    training: Mapping[str, Any] | None
+    posterior: Mapping[str, Any] | None
+    machine: Mapping[str, Any] | None
+    wide: Iterable[Wide] | Wide
+    on_epoch: Callable[[Epoch], None] | None
+
+
+def train(
+    theory: Theory | CheckedTheory | Path_,
+    facts: Tables | Iterable[Source] | Source = (),
+    *,
+    learn: Sequence[str] = (),
+    define: Mapping[str, str] | None = None,
+    method: str | None = None,
+    semantics: str | None = None,
+    p: float | None = None,
+    train: float = 1.0,
+    test: Iterable[Source] | Source = (),
+    seed: int = 0,
+    checkpoints: Path_ | None = None,
+    callbacks: Iterable[Callback | Callable[[Epoch], None] | str] = (),
+    **settings: Unpack[TrainSettings],
+) -> Model:
+    r"""Learn predicates from facts and axioms.
+
+    Settings have the names, and the meaning, that they have in a project's file.
+
+    Args:
+        theory: a theory, checked or not, its file (`*.fot`), or its text (of several lines). Or a
+            project: its folder or its TOML file, which says everything else, too, but for modules
+            and functions of your own.
+        facts: data, as `fotltn.read` and `fotltn.tables` make them. Those that were read have as
+            labels what is stated; those of tensors, every cell of what is learned. Or tables of
+            facts that are to be read: files by name, data frames, or mappings from columns to
+            lists.
+        learn: the predicates that are learned: what hard axioms define is computed so, the
+            others by networks.
+        define: predicates that formulas define, as `{"Run(x)": "Car(x) & !Stop(x)"}`.
+        method: "gradient", which trains networks, or "posterior", which samples worlds that obey
+            the hard axioms.
+        semantics: what axioms mean, by name.
+        p: the exponent of its means.
+        train: the share of the labelled facts to learn from; the others are for testing.
+        test: facts for testing in tables of their own.
+        seed: of everything that is drawn.
         checkpoints: a folder for the state of training, from which an interrupted run goes on.
-        on_epoch: is told of every epoch.
-        callbacks: are told of the start, of every epoch or sweep, and of the end. Those that write
-            logs are words: "tensorboard:FOLDER", "mlflow", "wandb:PROJECT".
+        callbacks: are told of the start, of every epoch or sweep, and of the end; functions, of
+            every epoch. Those that write logs are words: "tensorboard:FOLDER", "mlflow",
+            "wandb:PROJECT".
+        settings: the tables of a project's file, by name: `data`, `inputs`, `predicates`,
+            `functions`, `exclusive`, `objective`, `training`, `posterior` and `machine`. With
+            `predicates={"Near": module}`, `functions={"level": module}` and
+            `inputs={"agent": {"encoder": module}}`, modules of your own compute. A table that is
+            read here, not by `fotltn.read`, may have the description `wide`.
 
     Raises:
         FotError: something is unknown, wrong, or does not fit together.
@@ -115,25 +135,35 @@ def train(
     >>> import fotltn as fot
     >>> theory = "sort car\npredicate Near(car), Stop(car)\naxiom A: forall x. F Stop(x)"
     >>> facts = {"predicate": ["Near", "Stop"], "arg1": ["ego", "ego"], "time": [0, 3]}
-    >>> model = fot.train(theory, facts=facts, learn=["Stop"], training={"epochs": 2})
+    >>> data = fot.read(fot.parse(theory), facts)
+    >>> model = fot.train(theory, data, learn=["Stop"], training={"epochs": 2})
     >>> model.ask("Stop(x)", at="all").tensor.shape  # trace, car, time
     torch.Size([1, 1, 4])
     """
+    for name in settings:
+        if name not in TrainSettings.__annotations__:
+            hint = name_hint(name, TrainSettings.__annotations__)
+            raise TypeError(f"train() got an unexpected keyword argument '{name}'; {hint}")
     told = as_callbacks(callbacks)
-    told = told if on_epoch is None else (EachEpoch(on_epoch), *told)
-    settings, seen = _mapping("predicates", predicates), _mapping("inputs", inputs)
-    kinds, modules = _in_python(settings)
-    numbers = _mapping("functions", functions)
+    if (on_epoch := settings.get("on_epoch")) is not None:
+        text = "train(…, on_epoch=…) goes in a later version: put the function among the callbacks"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        told = (EachEpoch(on_epoch), *told)
+    how = _mapping("predicates", settings.get("predicates"))
+    seen = _mapping("inputs", settings.get("inputs"))
+    kinds, modules = _in_python(how)
+    numbers = _mapping("functions", settings.get("functions"))
     learned, of_functions = _in_python(numbers)
-    for name, how in learned.items():
-        if how.kind != "module":
+    for name, computed in learned.items():
+        if computed.kind != "module":
             raise DataError(f"functions: '{name}' is computed by a network, or by a module")
     modules |= of_functions
     encoders = _own_encoders(seen, modules)
     if _is_project(theory):
+        taken = ("inputs", "predicates", "functions", "on_epoch")
+        rest = [v for n, v in settings.items() if n not in taken]
         others = (
-            facts, learn, define, wide, test, data, *seen.values(), settings, numbers, exclusive,
-            objective, training, posterior, machine, semantics, p, method,
+            facts, learn, define, test, *seen.values(), how, numbers, *rest, semantics, p, method
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
             raise DataError(f"'{theory}' is a project, which says everything itself")
@@ -141,24 +171,29 @@ def train(
         more = InMemory(modules=modules)
     else:
         sources: dict[str, Source] = {}
-        long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
+        wide = settings.get("wide", ())
         listed = (wide,) if isinstance(wide, Wide) else tuple(wide)
+        data = _mapping("data", settings.get("data"))
+        if isinstance(facts, Tables):
+            if listed:
+                raise DataError("data have their wide tables: fotltn.read(…, wide=…)")
+            facts, listed, read_so = sources_of(facts)
+            data = {**read_so, **data}
+        long, tested = _named(facts, "facts", sources), _named(test, "test", sources)
         of_wide = _named([one.source for one in listed], "wide", sources)
+        exclusive = settings.get("exclusive", ())
         tables = {
             "method": method,
             "theory": {"semantics": semantics, "p": p},
-            "data": {"facts": long, "test": tested, "train": train, "seed": seed}
-            | _mapping("data", data),
+            "data": {"facts": long, "test": tested, "train": train, "seed": seed} | data,
             "inputs": seen,
-            "predicates": dict.fromkeys(_names("learn", learn), AUTO)
-            | _definitions(define)
-            | settings,
+            "predicates": dict.fromkeys(_names("learn", learn), AUTO) | _definitions(define) | how,
             "functions": numbers,
             "exclusive": [g if isinstance(g, Mapping) else {"predicates": g} for g in exclusive],
-            "objective": _mapping("objective", objective),
-            "training": {"seed": seed} | _mapping("training", training),
-            "posterior": _mapping("posterior", posterior),
-            "machine": _mapping("machine", machine),
+            "objective": _mapping("objective", settings.get("objective")),
+            "training": {"seed": seed} | _mapping("training", settings.get("training")),
+            "posterior": _mapping("posterior", settings.get("posterior")),
+            "machine": _mapping("machine", settings.get("machine")),
         }
         config, in_memory = _config(theory, tables)
         wide_tables = tuple(map(described, listed, of_wide))

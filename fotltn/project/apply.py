@@ -21,10 +21,13 @@ from fotltn.networks.grounding import Grounding
 from fotltn.networks.sequences import Encoded, TimeEncoder
 from fotltn.project.build import ground
 from fotltn.project.config import Config
+from fotltn.project.data_config import sources_of
 from fotltn.project.world import InMemory, PythonPredicate, World, device_of, read_world
+from fotltn.semantics.tables import Tables
 
-#: A folder with the tables that a project names, files, data frames, or tables by these names.
-NewData = Source | Sequence[Source] | Mapping[str, Source]
+#: Data that were read, a folder with the tables that a project names, files, data frames, or tables
+#: by these names.
+NewData = Tables | Source | Sequence[Source] | Mapping[str, Source]
 
 _FAR = 5.0  # standard deviations
 
@@ -184,6 +187,10 @@ def _with_data(
         plain = replace(plain, folder=str(folder), facts=(*plain.facts, *tests))
         places = {n: place(n) for n in (*names, *tests)}
         return replace(config, data=plain, roots=()), places
+    if isinstance(data, Tables):
+        facts, wide, read_so = sources_of(data)
+        data = [*facts, *(one.source for one in wide)]
+        plain = replace(plain, horizon=horizon or read_so.get("horizon"))
     tables = _by_name(data, names, config.data.test)
     return replace(
         config,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import get_args
 
-from fotltn.errors import listing, shown
+from fotltn.errors import DataError, Diagnostic, listing, shown
 from fotltn.grounding.beyond import Beyond
 from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.collect import Missing
@@ -16,8 +16,9 @@ from fotltn.grounding.features import Features
 from fotltn.grounding.measures import Entity, Measure
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.split import Split
-from fotltn.grounding.wide import Wide
+from fotltn.grounding.wide import Sources, Wide
 from fotltn.project.toml import Range, Settings
+from fotltn.semantics.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,36 @@ def described(wide: Wide, name: str) -> WideConfig:
         {column: tuple(words) for column, words in wide.categories.items()},
         wide.unknown_categories, wide.filled, wide.present, measures,
     )  # fmt: skip
+
+
+def sources_of(data: Tables) -> Sources:
+    """What tables were read from; those of tensors, as a table of facts.
+
+    Raises:
+        DataError: tables hold what facts do not say.
+    """
+    sources: Sources | None = data.sources
+    if sources is not None and "presence" not in sources.settings:
+        return sources
+    unsaid = {
+        "where entities are present": bool(data.present),
+        "relations": bool(data.relations),
+        "vectors for equality": bool(data.features),
+        "constants of sorts without names": any(
+            names and sort not in data.names.entities for sort, names in data.constants.items()
+        ),
+    }
+    if lost := [what for what, there in unsaid.items() if there]:
+        raise DataError(
+            Diagnostic(
+                f"models are not learned from tables with {listing(lost)}",
+                hint="fotltn.read reads relations and names as facts, and presence from wide "
+                "tables: fotltn.Wide(…, presence=…)",
+            )
+        )
+    from fotltn.analysis.predictions import predictions
+
+    return Sources((predictions(data, [*data.predicates, *data.functions]),))
 
 
 def with_categories(data: DataConfig, seen: Mapping[str, Features]) -> DataConfig:

@@ -9,18 +9,20 @@ folder of the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import FunctionType, MethodType
+from typing import Any, cast
 
 from fotltn.analysis.metrics import METRICS
 from fotltn.errors import DataError, Diagnostic, listing, missing, name_hint, shown
 from fotltn.learn.fit import Epoch
 from fotltn.posterior.run import SamplingProgress
-from fotltn.project.callbacks import Callback
+from fotltn.project.callbacks import Callback, EachEpoch
 from fotltn.project.config import lasting
 from fotltn.project.model import Model
 
@@ -29,8 +31,12 @@ _LONGEST = 500  # characters of a setting, which every version of MLflow takes
 _ODD = re.compile(r"[^\w\-./ ]")  # what names in MLflow cannot have
 
 
-def as_callbacks(listed: Iterable[Callback | str]) -> tuple[Callback, ...]:
+def as_callbacks(
+    listed: Iterable[Callback | Callable[[Epoch], None] | str],
+) -> tuple[Callback, ...]:
     """Callbacks, of which loggers may be words: `KIND`, or `KIND:PLACE`, as `tensorboard:logs`.
+
+    Functions are told of every epoch.
 
     Raises:
         DataError: something is no callback, or needs a package that is not installed.
@@ -46,7 +52,9 @@ def _logger(text: str) -> Callback:
     return LOGGERS[kind](place or None)
 
 
-def _checked(one: Callback) -> Callback:
+def _checked(one: Callback | Callable[[Epoch], None]) -> Callback:
+    if isinstance(one, FunctionType | MethodType | partial):
+        return EachEpoch(one)
     lacking = [name for name in ("start", "epoch", "end") if not callable(getattr(one, name, None))]
     if lacking:
         raise DataError(
@@ -55,7 +63,7 @@ def _checked(one: Callback) -> Callback:
                 hint="derive its class from fotltn.Callback",
             )
         )
-    return one
+    return cast(Callback, one)
 
 
 # --- what is told -----------------------------------------------------------------------------

@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # what is asked of a model loads when it is: training needs n
 KIND = "model"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Model:
     """Trained networks with everything that is needed to ask them.
 
@@ -110,8 +110,7 @@ class Model:
     @property
     def dtype(self) -> torch.dtype:
         """The precision of degrees."""
-        dtype: torch.dtype = getattr(torch, self.config.dtype)
-        return dtype
+        return getattr(torch, self.config.dtype)  # type: ignore[no-any-return]
 
     @property
     def best_epoch(self) -> int:
@@ -234,16 +233,17 @@ class Model:
         cell = cells.find(binding, time, trace)
         return why(cells, cell, fixed=self.fixed if fixed is None else fixed)
 
-    def _repr_html_(self) -> str:
+    def __repr__(self) -> str:
         learned = ", ".join(self.grounding.open) or "nothing"
         if self.posterior is not None:
             made = f"{self.posterior.count:,} sampled worlds"
         else:
-            count = sum(p.numel() for p in self.grounding.parameters())
             epochs = f"{len(self.history)} epochs" if self.history else "not trained"
-            made = f"{count:,} parameters, {epochs}"
-        words = f"Model of {learned}: {made}."
-        return f"<p>{html.escape(words)}</p>{self.satisfaction()._repr_html_()}"
+            made = f"{sum(p.numel() for p in self.grounding.parameters()):,} parameters, {epochs}"
+        return f"Model of {learned}: {made}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}.</p>{self.satisfaction()._repr_html_()}"
 
     def violations(
         self, axiom: str, *, top: int = 10, threshold: float | None = None, end: End | None = None
@@ -375,9 +375,9 @@ class Model:
         learned.
 
         Args:
-            data: a folder with the tables that the project names; a file or a data frame, if it
-                names one; several in their order; or tables by these names. Columns of what is
-                learned may be missing.
+            data: what `fotltn.read` gives; a folder with the tables that the project names; a file
+                or a data frame, if it names one; several in their order; or tables by these names.
+                Columns of what is learned may be missing.
             horizon: the number of time points of every trace; without it, what the data have.
                 After the last row, networks over static features answer, and those over features
                 that change if the project says `beyond = "last"`.

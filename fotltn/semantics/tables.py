@@ -108,6 +108,8 @@ class Tables:
         single: whether there is one trace, for which values have no axis.
         inputs: for each sort that has features for networks to see, their names and values.
         decisions: how degrees become truth, if they are a model's.
+        sources: what they were read from, and how, if they were: what is stated there are labels
+            for learning.
 
     >>> import fotltn as fot
     >>> theory = fot.parse("predicate Near, Stop\naxiom Obey: G(Near -> WX Stop)")
@@ -133,6 +135,7 @@ class Tables:
     single: bool = False
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     decisions: Decisions | None = field(default=None, repr=False, compare=False)
+    sources: Any = field(default=None, repr=False, compare=False)
     _derived: dict[Hashable, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

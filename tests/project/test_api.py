@@ -1,5 +1,6 @@
 """Learning from Python, in about ten lines."""
 
+import dataclasses
 import subprocess
 import sys
 from typing import Any
@@ -139,7 +140,8 @@ def test_test_facts_and_wide_tables_in_memory(scene):
 def test_a_project_by_its_folder_or_file(tmp_path):
     folder = project(tmp_path)
     seen: list[int] = []
-    first = fotltn.train(folder, on_epoch=lambda e: seen.append(e.number))
+    with pytest.warns(DeprecationWarning, match="among the callbacks"):
+        first = fotltn.train(folder, on_epoch=lambda e: seen.append(e.number))
     second = fotltn.train(str(folder / "project.toml"), checkpoints=tmp_path / "c")
     assert seen == [1, 2, 3, 4, 5, 6]
     assert same(first.ask("Stop(x)").tensor, second.ask("Stop(x)").tensor)
@@ -265,3 +267,82 @@ def test_training_loads_nothing_of_what_looks_at_models():
         [sys.executable, "-c", code % (aside,)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# --- learning from data -------------------------------------------------------------------------
+
+
+def test_data_that_were_read_are_learned_from_as_their_files_are(scene, tmp_path):
+    theory, file = fotltn.load(scene / "theory.fot"), scene / "facts.csv"
+    of_file = fotltn.train(theory, facts=file, learn=["Stop", "Crossing"], train=0.5, training=FEW)
+    data = fotltn.read(theory, file)
+    model = fotltn.train(theory, data, learn=["Stop", "Crossing"], train=0.5, training=FEW)
+    assert same(model.ask("Stop(x)").tensor, of_file.ask("Stop(x)").tensor)
+    assert (of_file.world.test, model.world.test) != (None, None)
+    model.save(tmp_path / "model")
+    loaded = fotltn.load_model(tmp_path / "model")
+    assert same(loaded.ask("Stop(x)").tensor, model.ask("Stop(x)").tensor)
+
+
+def test_data_know_their_wide_tables_and_how_they_were_read():
+    theory = fotltn.parse("sort pump\npredicate In(pump), Failed(pump)\naxiom A: forall x. F In(x)")
+    rows = {"who": ["a", "a", "b"], "hour": [0, 1, 0], "failed": [0, 1, None],
+            "level": [3.0, 1.0, 2.0], "of": ["m", "m", "n"]}  # fmt: skip
+    table = fotltn.Wide(
+        rows, "pump", "who", "hour", "of", {"failed": "Failed"}, features=["level"], presence="In"
+    )
+    data = fotltn.read(theory, wide=table, horizon=4, local=["pump"])
+    model = fotltn.train(theory, data, learn=["Failed"], training=FEW)
+    assert model.world.labels.total == 2  # what is empty is unknown, not false
+    assert (model.tables.horizon, model.config.data.local) == (4, ("pump",))
+    assert model.facts.local == {"pump": (("a",), ("b",))}
+    other = dict(rows, who=["c", "c", "d"], failed=[None, None, 1])
+    new = fotltn.read(theory, wide=dataclasses.replace(table, source=other), local=["pump"])
+    moved = model.apply(new)
+    assert moved.facts.local == {"pump": (("c",), ("d",))}
+    assert moved.tables.horizon == 2
+    with pytest.raises(fotltn.DataError, match="data have their wide tables"):
+        fotltn.train(theory, data, wide=table, learn=["Failed"])
+
+
+def test_tensors_are_learned_from_cell_by_cell():
+    theory = fotltn.parse("""
+    sort car
+    predicate Near(car), Stop(car)
+    temporal function speed(car): real
+    axiom A: forall x. G(Near(x) & speed(x) > 1 -> Stop(x))
+    """)
+    near, stop = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]), torch.tensor([[0.0, 1, 0]] * 2)
+    speed = torch.tensor([[2.0, 0.0, 3.0], [1.0, 4.0, 0.0]])
+    data = fotltn.tables(theory, Near=near, Stop=stop, speed=speed, entities={"car": ["a", "b"]})
+    model = fotltn.train(theory, data, learn=["Stop"], training=FEW, machine={"dtype": "float64"})
+    assert model.facts.entities == {"car": ("a", "b")}
+    assert torch.equal(model.tables.predicate("Near")[0].float(), near)
+    assert torch.equal(model.tables.function("speed")[0].float(), speed)
+    assert model.world.labels.total == 6
+    assert torch.equal(model.truth.predicate("Stop")[0].float(), stop)
+    several = fotltn.tables(
+        theory, Near=near[None].repeat(2, 1, 1), Stop=stop[None].repeat(2, 1, 1),
+        speed=speed[None].repeat(2, 1, 1), lengths=[3, 2],
+    )  # fmt: skip
+    short = fotltn.train(theory, several, learn=["Stop"], training=FEW)
+    assert short.tables.lengths.tolist() == [3, 2]
+    assert short.facts.entities == {"car": ("car#0", "car#1")}
+
+
+def test_what_facts_do_not_say_is_not_lost_in_silence():
+    theory = fotltn.parse("sort car\npredicate Here(car), Stop(car)\naxiom A: forall x. F Stop(x)")
+    rows = {"predicate": ["Here", "Stop"], "arg1": ["a", "a"], "time": [0, 1]}
+    for data in (
+        fotltn.read(theory, rows, presence="Here"),
+        fotltn.tables(theory, Stop=[[0.0, 1.0]], present={"car": [[True, False]]}),
+        fotltn.tables(theory, Stop=[[0.0, 1.0]], features={"car": [[0.5]]}),
+        fotltn.tables(theory, Stop=[[0.0, 1.0]], constants={"car": 0}),
+    ):
+        with pytest.raises(fotltn.DataError, match="models are not learned from tables with"):
+            fotltn.train(theory, data, learn=["Stop"])
+
+
+def test_an_unknown_setting_has_a_hint():
+    with pytest.raises(TypeError, match="argument 'trainig'; did you mean 'training'"):
+        fotltn.train("predicate a\n", learn=["a"], trainig={})  # type: ignore[call-arg]

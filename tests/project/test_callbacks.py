@@ -67,7 +67,7 @@ def learn(**settings: Any) -> Model:
 
 def test_callbacks_are_told_of_start_epochs_and_end():
     notes, seen = Notes(), []
-    model = learn(callbacks=[notes], on_epoch=lambda e: seen.append(e.number))
+    model = learn(callbacks=[lambda e: seen.append(e.number), notes])
     assert notes.told == ["start", 1, 2, 3, model]
     assert seen == [1, 2, 3]
 
