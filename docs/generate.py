@@ -14,6 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import typer.main
+from caviar_results import (
+    caviar_choices,
+    caviar_clips,
+    caviar_differences,
+    caviar_labels,
+    caviar_noise,
+    caviar_parts,
+    caviar_scores,
+    caviar_time,
+    caviar_worst,
+)
 from code_map import module_graph, only_leaves
 from doubt_results import doubt_scores
 from feature_results import feature_scores
@@ -116,6 +127,15 @@ _REGIONS: dict[str, Callable[[], str]] = {
     "laws": law_table,
     "modules": module_graph,
     "leaves": only_leaves,
+    "caviar_clips": caviar_clips,
+    "caviar_scores": caviar_scores,
+    "caviar_differences": caviar_differences,
+    "caviar_labels": caviar_labels,
+    "caviar_noise": caviar_noise,
+    "caviar_parts": caviar_parts,
+    "caviar_choices": caviar_choices,
+    "caviar_worst": caviar_worst,
+    "caviar_time": caviar_time,
     "doubt_scores": doubt_scores,
     "feature_scores": feature_scores,
     "flight_counts": flight_counts,
