@@ -131,7 +131,9 @@ def _on(
         )
     if isinstance(data, Tables):
         if old:
-            raise DataError(f"tables say themselves what '{next(iter(old))}' says")
+            raise DataError(
+                f"'{next(iter(old))}' cannot be combined with tables, which say it themselves"
+            )
         return check_formula(parsed, data.signature), data
     theory = old.get("theory")
     if isinstance(theory, Theory):

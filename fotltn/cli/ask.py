@@ -56,25 +56,27 @@ def ask(
         typer.Option(
             "--given",
             metavar="FORMULA",
-            help="Of sampled worlds: only those in which this is true at the first point.",
+            help="For sampled worlds: only worlds in which this is true at the first point.",
         ),
     ] = None,
     sort: Annotated[
         Order | None,
-        typer.Option("--sort", help="By value; then each time point is a row of its own."),
+        typer.Option(
+            "--sort", help="The order of rows; by value, each time point has its own row."
+        ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Only so many rows, the highest first.")
+        int | None, typer.Option("--top", min=1, help="Show only N rows, the highest first.")
     ] = None,
     digits: Digits = 3,
     as_json: ExactJson = False,
 ) -> None:
     """Ask a model for the value of a formula.
 
-    There is one for each binding of its free variables. Of a model with sampled worlds it is a
-    probability, the share of worlds in which the formula is true, with an interval of 95 %; with
-    --semantics or --p, the value of shares as degrees. Exit status: 0 if there is an answer, 1 if
-    the input has errors, 2 for a wrong call.
+    There is one value for each binding of the free variables. For a model with sampled worlds, the
+    value is a probability: the share of worlds in which the formula is true, with a 95 % interval.
+    With --semantics or --p, these shares count as degrees instead. Exit status: 0 if there is an
+    answer, 1 if the input has errors, 2 for a wrong call.
     """
     time = time_point(at)
     other = None if semantics is None else named(semantics)

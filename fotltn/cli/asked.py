@@ -22,7 +22,7 @@ def asked_model(
     from fotltn.project.find import find_model
 
     if evidence and not data:
-        raise DataError("--evidence goes with --data: a model has seen its own labels")
+        raise DataError("--evidence needs --data: a model has seen its own labels")
     if not data and not horizon:
         return find_model(path)
     display: Display | None = None

@@ -50,10 +50,10 @@ def audit(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Audit the axioms: what their values rest on, and are worth.
+    """Audit the axioms: what their values rest on, and their worth.
 
-    Their values come with those of predictions that know nothing. Of a project, axioms are
-    evaluated on its facts, what no fact states being false; of a model, on its predictions as
+    Values are shown beside those of predictions that know nothing. For a project, axioms are
+    evaluated on its facts, and what no fact states is false; for a model, on its predictions as
     well. Exit status: 0 even if there are warnings, 1 if the input has errors, 2 for a wrong call.
     """
     check_share(threshold)

@@ -25,26 +25,30 @@ def doubt(
     model: ModelFolder,
     top: Annotated[int, typer.Option("--top", min=1, help="How many labels.")] = 10,
     predicate: Annotated[
-        list[str] | None, typer.Option("--predicate", help="Only of this predicate; repeatable.")
+        list[str] | None,
+        typer.Option("--predicate", help="Only labels of this predicate; repeatable."),
     ] = None,
     above: Annotated[
         float,
         typer.Option(
-            "--above", min=0, max=1, help="Only labels that are wrong with this probability."
+            "--above",
+            min=0,
+            max=1,
+            help="Only labels that are wrong with at least this probability.",
         ),
     ] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A file for all of them: .csv, .tsv or .parquet."),
+        typer.Option("--output", "-o", help="A file for all labels: .csv, .tsv or .parquet."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which labels are probably wrong, with what speaks against.
+    """Show which labels are probably wrong, and the evidence.
 
-    A model with sampled worlds gives the probability that a label is wrong, by all labels and
-    axioms, and by the others alone. With it come axioms that the label breaks, other labels that
-    would be wrong, and labels nearby that say the opposite. Exit status: 0 if there is an answer, 1
-    if the input has errors or the model has no worlds, 2 for a wrong call.
+    For each label, a model with sampled worlds gives the probability that the label is wrong: by
+    all labels and axioms, and by all other labels. It also lists axioms that the label breaks,
+    other labels that would be wrong, and nearby labels that say the opposite. Exit status: 0 if
+    there is an answer, 1 if the input has errors or the model has no worlds, 2 for a wrong call.
     """
     asked = asked_model(model, None)
     doubts = asked.doubts()

@@ -47,7 +47,7 @@ def inspect(
         typer.Option("--port", min=1, max=65535, help="The port; without it, a free one."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen at, as browsers will name it.")
+        str, typer.Option("--host", help="The address to listen on, as browsers will name it.")
     ] = "127.0.0.1",
     opened: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
@@ -57,7 +57,9 @@ def inspect(
     ] = None,
     open_to_all: Annotated[
         bool,
-        typer.Option("--no-token", help="Ask for no token: whoever reaches the port may read."),
+        typer.Option(
+            "--no-token", help="Ask for no token: anyone who can reach the port can read."
+        ),
     ] = False,
     semantics: OtherSemantics = None,
     p: Exponent = None,
@@ -137,7 +139,7 @@ def _sides(
     first, *rest = paths
     if first.suffix == ".fot":
         if data:
-            raise DataError("--data goes with a model; a theory takes files of facts")
+            raise DataError("--data needs a model; a theory takes files of facts")
         if not rest:
             raise DataError(f"facts are needed with a theory: fotltn inspect {first} facts.csv")
         return [

@@ -69,7 +69,7 @@ class ByTask(TyperGroup):
 app = typer.Typer(
     name="fotltn",
     cls=ByTask,
-    help="Typed first-order temporal logic with a differentiable meaning.",
+    help="Check, evaluate and learn rules about things that change over time.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -109,7 +109,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Typed first-order temporal logic with a differentiable meaning."""
+    """Check, evaluate and learn rules about things that change over time."""
 
 
 def main(program: typer.Typer = app) -> None:

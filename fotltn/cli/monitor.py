@@ -37,23 +37,21 @@ def monitor(
     ] = None,
     every: Annotated[
         int | None,
-        typer.Option(
-            "--every", min=1, help="Print the states of all axioms after so many steps, again."
-        ),
+        typer.Option("--every", min=1, help="Print the states of all axioms every N steps."),
     ] = None,
     horizon: Annotated[
         int | None,
         typer.Option("--horizon", min=1, help="The number of steps of the trace, if it is known."),
     ] = None,
     semantics: Annotated[
-        str, typer.Option("--semantics", help=f"Of values: one of {', '.join(SEMANTICS)}.")
+        str, typer.Option("--semantics", help=f"For values: one of {', '.join(SEMANTICS)}.")
     ] = "stable-product",
     p: Exponent = None,
     threshold: Annotated[
         float, typer.Option("--threshold", help="For verdicts: degrees at or above it are true.")
     ] = 0.5,
     crisp_only: Annotated[
-        bool, typer.Option("--crisp-only", help="Verdicts alone, without values.")
+        bool, typer.Option("--crisp-only", help="Only verdicts, no values.")
     ] = False,
     history: Annotated[
         bool,
@@ -62,7 +60,7 @@ def monitor(
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, an object a line, after every step.")
+        bool, typer.Option("--json", help="Print JSON, one object per line, after every step.")
     ] = False,
 ) -> None:
     """Follow axioms on a trace, step by step, with early verdicts.

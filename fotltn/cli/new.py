@@ -39,7 +39,7 @@ def new(
         list[Path] | None,
         typer.Option(
             "--from",
-            help="Your own table (CSV, TSV, Parquet): a row an entity, or an entity at a time.",
+            help="Your own table (CSV, TSV, Parquet): a row for each entity, or entity and time.",
         ),
     ] = None,
     learn: Annotated[
@@ -47,33 +47,39 @@ def new(
         typer.Option("--learn", help="With --from: a column to predict; repeatable."),
     ] = None,
     example: Annotated[
-        Example, typer.Option("--example", help="Without --from: the scene to begin with.")
+        Example, typer.Option("--example", help="Without --from: the example scene.")
     ] = Example.CROSSING,
-    cars: Annotated[int, typer.Option("--cars", min=1, max=1000, help="Cars of the scene.")] = 50,
+    cars: Annotated[
+        int, typer.Option("--cars", min=1, max=1000, help="The number of cars in the scene.")
+    ] = 50,
     pedestrians: Annotated[
-        int, typer.Option("--pedestrians", min=1, max=1000, help="Pedestrians of the scene.")
+        int,
+        typer.Option(
+            "--pedestrians", min=1, max=1000, help="The number of pedestrians in the scene."
+        ),
     ] = 50,
     steps: Annotated[
-        int, typer.Option("--steps", min=2, max=10_000, help="Time points of the scene.")
+        int,
+        typer.Option("--steps", min=2, max=10_000, help="The number of time points in the scene."),
     ] = 100,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the scene.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the scene.")] = 0,
     paper: Annotated[
         bool,
         typer.Option("--paper", help="Learn as the paper does, not as we recommend."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a project: of your own tables, or of a scene to begin with.
+    """Make a project from your own tables, or from an example scene.
 
-    With --from, the columns of tables are looked at, and a theory and settings are proposed, with
-    comments; look at them before you trust them. One table has the labels; others may be of
-    entities, of relations between them, or of events: `fotltn new FOLDER --from A.csv B.csv`.
-    Without it, the scene is one of cars and pedestrians. Then `fotltn train FOLDER`.
+    With --from, the command looks at the columns of your tables, and proposes a theory and
+    settings, with comments; check them before you trust them. One table has the labels; others may
+    list entities, relations between entities, or events: `fotltn new FOLDER --from A.csv B.csv`.
+    Without --from, the project is a scene of cars and pedestrians. Next: `fotltn train FOLDER`.
     """
     proposal = None
     if tables:
         if paper:
-            raise DataError("--paper goes with a scene, not with --from")
+            raise DataError("--paper cannot be combined with --from")
         if folder.is_file():
             hint = f"fotltn new FOLDER --from {tables[0]} {folder}"
             raise DataError(Diagnostic("the folder of the project comes before --from", hint=hint))

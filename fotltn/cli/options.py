@@ -20,7 +20,9 @@ FactFiles = Annotated[
 ]
 Step = Annotated[
     str | None,
-    typer.Option("--step", help="Of facts with time stamps: how long a step is, as 1h or 15min."),
+    typer.Option(
+        "--step", help="For facts with time stamps: the length of a step, as 1h or 15min."
+    ),
 ]
 Origin = Annotated[
     str | None,
@@ -28,11 +30,13 @@ Origin = Annotated[
 ]
 Timezone = Annotated[
     str | None,
-    typer.Option("--timezone", help="With --step: of times that name no zone, as Europe/Berlin."),
+    typer.Option(
+        "--timezone", help="With --step: the zone of times that name none, as Europe/Berlin."
+    ),
 ]
 SemanticsName = Annotated[str, typer.Option("--semantics", help=f"O{_ONE_OF}")]
 OtherSemantics = Annotated[
-    str | None, typer.Option("--semantics", help=f"Other than the model's: o{_ONE_OF}")
+    str | None, typer.Option("--semantics", help=f"Instead of the model's: o{_ONE_OF}")
 ]
 Exponent = Annotated[
     float | None, typer.Option("--p", help="The exponent of its means, from 1 to inf.")
@@ -51,7 +55,7 @@ TraceEnd = Annotated[
     End | None,
     typer.Option(
         "--end",
-        help="What fails only since its trace ends: undecided, or, if that is final, a violation.",
+        help="What fails only because its trace ends: undecided, or (final) a violation.",
     ),
 ]
 At = Annotated[str, typer.Option("--at", help="A time point, or 'all'.")]
@@ -65,7 +69,9 @@ NewTables = Annotated[
 ]
 Evidence = Annotated[
     bool,
-    typer.Option("--evidence", help="Of sampled worlds: labels of --data are evidence, not tests."),
+    typer.Option(
+        "--evidence", help="For sampled worlds: labels in --data are evidence, not tests."
+    ),
 ]
 NewHorizon = Annotated[
     int | None,

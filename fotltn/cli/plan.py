@@ -31,7 +31,7 @@ def plan(
     ],
     posterior: Annotated[
         bool,
-        typer.Option("--posterior", help="Of a project: plan as if its method was posterior."),
+        typer.Option("--posterior", help="For a project: plan as if its method were posterior."),
     ] = False,
     counts: Annotated[
         list[str] | None,
@@ -48,21 +48,23 @@ def plan(
     at: At = "0",
     budget: Budget = "4G",
     double: Annotated[
-        bool, typer.Option("--double", help="Numbers of 8 bytes, as eval has them, not of 4.")
+        bool, typer.Option("--double", help="Use numbers of 8 bytes, as eval does, instead of 4.")
     ] = False,
     timed: Annotated[
         bool,
-        typer.Option("--time", help="Also how long it takes: measures this machine for a moment."),
+        typer.Option(
+            "--time", help="Also estimate the time, by a short measurement of this machine."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Show how the engine would evaluate a theory, and at what cost.
 
-    Each axiom has its steps: axes, route and why, FLOPs, bytes; against dense evaluation.
-    Two-valued logic follows rows of facts, without steps. Nothing is evaluated here. What
-    cannot fit the budget is refused, with the bytes it would need. Of a project that learns a
-    posterior: what is drawn, the tracks with the states of their automata, what ties them and by
-    which route, and what a sweep costs, for its data.
+    The plan lists the steps of each axiom: axes, route and reason, FLOPs, bytes, compared with
+    dense evaluation. Two-valued logic follows rows of facts, without steps. Nothing is evaluated. A
+    plan that cannot fit the budget is refused, with the bytes that it would need. For a project
+    that learns a posterior, the plan says what is drawn, lists the tracks with the states of their
+    automata, what ties them and by which route, and what a sweep costs on its data.
     """
     if posterior or theory.suffix == ".toml" or theory.is_dir():
         if counts or facts:

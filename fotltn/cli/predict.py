@@ -27,17 +27,19 @@ def predict(
     ] = None,
     decide: Annotated[
         bool,
-        typer.Option("--decide", help="True and false (1 and 0), by the model's thresholds."),
+        typer.Option(
+            "--decide", help="Write 1 and 0 instead of degrees, by the model's thresholds."
+        ),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the rows, or with -o a summary.")
     ] = False,
 ) -> None:
-    """Write the degree of every learned fact, one row a fact.
+    """Write the degree of every learned fact, one fact per row.
 
-    With --data, of other entities, traces and times than those of training. The table can be read
-    again as facts. Without -o, it goes as CSV to standard output. Exit status: 0 if it was written,
-    1 if the input has errors, 2 for a wrong call.
+    With --data, the facts are about entities, traces and times that training did not see. The table
+    can be read again as facts. Without -o, it goes to standard output as CSV. Exit status: 0 if it
+    was written, 1 if the input has errors, 2 for a wrong call.
     """
     from fotltn.analysis.predictions import write_table
 

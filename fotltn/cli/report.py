@@ -30,7 +30,7 @@ def report(
     ] = 10,
     threshold: Threshold = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is no report, too.")
+        bool, typer.Option("--force", help="Replace the file even if it is not a report.")
     ] = False,
     as_json: Annotated[
         bool,
@@ -41,7 +41,7 @@ def report(
 
     It opens offline, light or dark, and prints well. It has metrics, training, every axiom with its
     audit, its truth over time and its worst bindings, precision and recall, calibration, the
-    theory, and where it all comes from. A report that is there is replaced, another file only with
+    theory, and where it all comes from. An existing report is replaced; any other file only with
     --force. Exit status: 0 if it is written, 1 if the input has errors, 2 for a wrong call.
     """
     check_share(threshold)

@@ -22,7 +22,8 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments, in a checkout of the repository.
 
-    The same as `python -m reproduction run` there. They are no part of the installed package.
+    The same as `python -m reproduction run` there. The experiments are not part of the installed
+    package.
     """
     if not all((_ROOT / name).is_file() for name in ("pyproject.toml", "reproduction/cli.py")):
         raise DataError(

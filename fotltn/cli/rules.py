@@ -52,20 +52,20 @@ def rules(
     ],
     facts: Annotated[
         list[Path] | None,
-        typer.Option("--facts", help="Of a theory: CSV or Parquet files of facts; repeatable."),
+        typer.Option("--facts", help="For a theory: CSV or Parquet files of facts; repeatable."),
     ] = None,
     presence: Annotated[
         list[str] | None,
         typer.Option(
             "--presence",
-            help="Of a theory: a predicate that is true where an entity is there; repeatable.",
+            help="For a theory: a predicate that is true where an entity is present; repeatable.",
         ),
     ] = None,
     horizon: Annotated[
         int | None,
         typer.Option(
             "--horizon",
-            help="Of a theory: time points of every trace; without it, up to its last fact.",
+            help="For a theory: time points of every trace; default: up to its last fact.",
         ),
     ] = None,
     step: Step = None,
@@ -74,12 +74,12 @@ def rules(
     data: NewTables = None,
     theory: Annotated[
         Path | None,
-        typer.Option("--theory", help="Of a project: another theory file, with other rules."),
+        typer.Option("--theory", help="For a project: another theory file, with other rules."),
     ] = None,
     part: Annotated[
         str | None,
         typer.Option(
-            "--part", help="Of a project with a split: train, validation or test traces alone."
+            "--part", help="For a project with a split: only train, validation or test traces."
         ),
     ] = None,
     formula: Annotated[
@@ -90,7 +90,7 @@ def rules(
         str,
         typer.Option(
             "--semantics",
-            help="crisp counts; others sum degrees, as godel does for facts that are graded. "
+            help="crisp counts cells; others sum degrees, as godel does for graded facts. "
             f"One of {', '.join(SEMANTICS)}.",
         ),
     ] = "crisp",
@@ -99,13 +99,13 @@ def rules(
     resamples: Annotated[
         int, typer.Option("--resamples", help="Draws for the intervals; 0 for none.", min=0)
     ] = 2000,
-    seed: Annotated[int, typer.Option("--seed", help="Of these draws.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of these draws.", min=0)] = 0,
     budget: Budget = "4G",
     as_json: ExactJson = False,
 ) -> None:
-    """Count how well rules hold on facts, and whether beyond chance.
+    """Count how often rules hold on facts, and compare with chance.
 
-    Nothing is learned, and no model is needed; of a model, its predictions are taken for facts. A
+    Nothing is learned, and no model is needed; given a model, its predictions count as facts. A
     rule `forall x. G(if -> then)` is counted where all its entities are present. Exit status: 0 if
     everything could be counted, 1 if the input has errors, 2 for a wrong call.
     """
@@ -162,7 +162,7 @@ def _evidence(
 
     if path.suffix == ".fot":
         if data or theory is not None:
-            raise DataError("--data and --theory go with a project; a theory takes --facts")
+            raise DataError("--data and --theory need a project; a theory takes --facts")
         if not stated.facts:
             raise DataError(f"'{path}' is a theory, which needs facts: --facts FILE")
         return of_facts(
@@ -170,12 +170,12 @@ def _evidence(
         )
     if any(option is not None and option != [] for option in stated):
         raise DataError(
-            "--facts, --presence, --horizon and --step go with a theory file; a project names its "
+            "--facts, --presence, --horizon and --step need a theory file; a project names its "
             "tables"
         )
     if is_model(path):
         if theory is not None:
-            raise DataError("--theory goes with a project; ask a model for a --formula")
+            raise DataError("--theory needs a project; for a model, use --formula")
         return of_model(asked_model(path, data), threshold=threshold)
     return load_project(path, data=one_folder(data), theory=theory)
 

@@ -34,11 +34,11 @@ def score(
 ) -> None:
     """Score a model's predictions against test facts.
 
-    PR-AUC, ROC-AUC and accuracy are those of the facts held back for testing, or, with --data, of
-    those that the new data state, by predicate and on average; of probabilities, so are log-loss
-    and ECE, the error of calibration. Axioms are shown with how far they hold. KB-SAT comes with
-    what predictions that know nothing would score. Exit status: 0 if everything could be evaluated,
-    1 if the input has errors, 2 for a wrong call.
+    Shows PR-AUC, ROC-AUC and accuracy by predicate and on average, on the facts held back for
+    testing or, with --data, on the facts in the new data. For probabilities, it adds log-loss and
+    ECE, the error of calibration. It also shows how well each axiom holds, and KB-SAT beside the
+    KB-SAT of predictions that know nothing. Exit status: 0 if everything could be evaluated, 1 if
+    the input has errors, 2 for a wrong call.
     """
     check_share(threshold)
     from fotltn.decisions import rule_of

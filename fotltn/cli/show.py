@@ -25,13 +25,14 @@ class TheorySpelling(StrEnum):
 def show(
     theory: TheoryFile,
     spelling: Annotated[
-        TheorySpelling, typer.Option("--as", help="ascii and unicode can be read back.")
+        TheorySpelling,
+        typer.Option("--as", help="The spelling; fotltn reads ascii and unicode back."),
     ] = TheorySpelling.unicode,
     as_json: Json = False,
 ) -> None:
     """Print a theory in ASCII, Unicode or LaTeX.
 
-    What it includes is printed with it.
+    Included files are printed, too.
     """
     loaded = load_theory(theory)
     if as_json:

@@ -32,14 +32,17 @@ def train(
     ] = False,
     method: Annotated[
         Literal["gradient", "posterior", "auto"] | None,
-        typer.Option("--method", help="Another method than the project's; auto chooses one."),
+        typer.Option("--method", help="The method, instead of the project's; auto chooses one."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Another seed of training.")
+        int | None, typer.Option("--seed", min=0, help="The seed, instead of the project's.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Other epochs.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option("--epochs", min=1, help="The number of epochs, instead of the project's."),
+    ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do not go on with an interrupted run.")
+        bool, typer.Option("--fresh", help="Start over; do not continue an interrupted run.")
     ] = False,
     log: Annotated[
         list[str] | None,
@@ -59,11 +62,11 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Learn a project, by gradients or by sampling, and save a model.
+    """Train a project, by gradients or by sampling, and save a model.
 
-    Interrupted by Ctrl-C or killed, it goes on where it was when it is run again, and ends with
-    the same model. Exit status: 0 if a model was saved, 1 if the input has errors, 2 for a wrong
-    call, 130 if it was interrupted.
+    After Ctrl-C or a kill, run the command again: it continues where it was, and ends with the same
+    model. Exit status: 0 if a model was saved, 1 if the input has errors, 2 for a wrong call, 130
+    if it was interrupted.
     """
     if shards is not None:
         run_shards(shards)

@@ -57,7 +57,7 @@ def violations(
         bool,
         typer.Option(
             "--flip-given",
-            help="With --why: given facts, too, may be influential, and flipped in repairs.",
+            help="With --why: also list given facts, and let repairs flip them.",
         ),
     ] = False,
     as_json: Json = False,

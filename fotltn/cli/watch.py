@@ -48,39 +48,42 @@ def watch(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="A folder to go on from after a stop; it has all events."),
+        typer.Option(
+            "--state", help="A folder with all events, from which a stopped watch continues."
+        ),
     ] = None,
     save_every: Annotated[
         int, typer.Option("--save-every", min=1, help="With --state: steps between two snapshots.")
     ] = 10_000,
     hard_only: Annotated[
-        bool, typer.Option("--hard-only", help="Tell of hard axioms alone.")
+        bool, typer.Option("--hard-only", help="Report violations of hard axioms only.")
     ] = False,
     at_most: Annotated[
-        int | None, typer.Option("--at-most", min=1, help="The most violations told in a minute.")
+        int | None, typer.Option("--at-most", min=1, help="Report at most N violations a minute.")
     ] = None,
     quiet: Annotated[
         float,
         typer.Option(
             "--quiet",
             min=0,
-            help="Seconds in which an axiom is not told of again after a violation.",
+            help="After a violation, report no more of that axiom for N seconds.",
         ),
     ] = 0,
     resolved: Annotated[
-        bool, typer.Option("--resolved", help="Tell of what was open and came, too.")
+        bool, typer.Option("--resolved", help="Also report what was open and then came true.")
     ] = False,
     every: Annotated[
         int | None,
-        typer.Option("--every", min=1, help="Print how all axioms stand, after so many steps."),
+        typer.Option("--every", min=1, help="Print how all axioms stand every N steps."),
     ] = None,
     window: Annotated[
-        int, typer.Option("--window", min=1, help="Steps of recent counts and rates.")
+        int,
+        typer.Option("--window", min=1, help="The number of steps for recent counts and rates."),
     ] = 1000,
     forget: Annotated[
         int | None,
         typer.Option(
-            "--forget", min=1, help="Forget entities of which nothing was true for so many steps."
+            "--forget", min=1, help="Forget entities about which nothing was true for N steps."
         ),
     ] = None,
     presence: Annotated[
@@ -93,15 +96,17 @@ def watch(
         float, typer.Option("--threshold", help="Degrees at or above it are true.")
     ] = 0.5,
     end: TraceEnd = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one object per line.")
+    ] = False,
 ) -> None:
-    """Watch axioms on a trace, and tell every violation once.
+    """Watch axioms on a trace, and report each violation once.
 
-    A step is a line of JSON, as of fotltn monitor. A violation is a binding of an axiom at a time,
-    and is told as soon as it is certain, with what made it so. At the end of the input, or at
-    Ctrl-C, a table says how axioms stand. With --state, the end of the input is not that of the
-    trace, unless there is --end. Exit status: 0 if there was no violation, 3 if there was one, 1 if
-    the input has errors, 2 for a wrong call, 130 after Ctrl-C.
+    A step is a line of JSON, as of fotltn monitor. A violation is a binding of an axiom at a time.
+    It is reported as soon as it is certain, with its causes. At the end of the input, or at Ctrl-C,
+    a table says how axioms stand. With --state, the end of the input does not end the trace, unless
+    --end is given. Exit status: 0 if there was no violation, 3 if there was one, 1 if the input has
+    errors, 2 for a wrong call, 130 after Ctrl-C.
     """
     checked = check_theory(load_theory(theory))
     if not checked.axioms:

@@ -19,19 +19,19 @@ def worlds(
     evidence: Evidence = False,
     number: Annotated[int, typer.Option("--number", min=1, help="How many worlds.")] = 10,
     most_probable: Annotated[
-        bool, typer.Option("--most-probable", help="Only the most probable one of all.")
+        bool, typer.Option("--most-probable", help="Write only the most probable world.")
     ] = False,
     parquet: Annotated[
-        bool, typer.Option("--parquet", help="Write Parquet files in place of CSV.")
+        bool, typer.Option("--parquet", help="Write Parquet files instead of CSV.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write sampled worlds as tables of facts, a file each.
+    """Write sampled worlds as tables of facts, one file per world.
 
-    A row says of a learned fact whether it is true in the world; the tables can be read again as
-    facts. The worlds are those of different chains that came last. Files of the same names are
-    replaced. Exit status: 0 if they are written, 1 if the input has errors or the model has no
-    worlds, 2 for a wrong call.
+    Each row says whether a learned fact is true in that world; the tables can be read again as
+    facts. The worlds are the last ones of different chains. Files of the same names are replaced.
+    Exit status: 0 if they are written, 1 if the input has errors or the model has no worlds, 2 for
+    a wrong call.
     """
     from fotltn.analysis.predictions import predictions, write_tables
     from fotltn.errors import DataError

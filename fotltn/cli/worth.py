@@ -24,13 +24,13 @@ def worth(
     ] = 5,
     as_json: Json = False,
 ) -> None:
-    """Measure what each axiom is worth to the labels of a project.
+    """Measure how much each axiom helps to predict held-back labels.
 
-    Each part of the labels is held back once. Worlds are sampled from the others, with all axioms
-    and without each of them. An axiom is worth what it adds to the logarithm of how likely the
-    labels are that were held back: 1 makes them e times as likely. The project samples as with
-    method = "posterior". Exit status: 0 if it could be measured, 1 if the input has errors, 2 for a
-    wrong call.
+    Each part of the labels is held back once. Worlds are sampled from the other labels, with all
+    axioms and without each axiom in turn. The worth of an axiom is what it adds to the
+    log-likelihood of the held-back labels: 1 makes them e times as likely. The project samples as
+    with method = "posterior". Exit status: 0 if it could be measured, 1 if the input has errors, 2
+    for a wrong call.
     """
     from dataclasses import replace
 

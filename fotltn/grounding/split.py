@@ -204,7 +204,7 @@ def _sort(labels: Labels, sort: str | None) -> str:
     known = list(dict.fromkeys(s for sorts in labels.sorts.values() for s in sorts))
     if sort is None:
         if len(known) != 1:
-            raise DataError(f"say of which sort the entities are that are drawn: {listing(known)}")
+            raise DataError(f"name the sort of the entities that are drawn: {listing(known)}")
         return known[0]
     if sort not in known:
         raise DataError(f"no labels mention entities of sort '{sort}'; {name_hint(sort, known)}")

@@ -212,7 +212,7 @@ class AxiomLoss(nn.Module):
         declared: dict[str, Declared] = {**signature.predicates, **signature.functions}
         for name in tables:
             if name in signature.relations:
-                raise DataError(f"'{name}' is a relation, which stays as it is: it goes with data")
+                raise DataError(f"'{name}' is a relation; pass relations with the data, once")
             if name not in declared:
                 hint = name_hint(name, declared, "the theory declares")
                 raise DataError(f"a table is given for the unknown symbol '{name}'; {hint}")

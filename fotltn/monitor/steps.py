@@ -153,7 +153,7 @@ def _read_object(value: Mapping[str, Any], line: InputLine | None) -> TraceStep:
     if "entities" not in value:
         for key in ("closed", "default"):
             if key in value:
-                raise wrong(bare, f"'{key}' goes with 'entities'", (key,))
+                raise wrong(bare, f"'{key}' needs 'entities'", (key,))
         return TraceStep(facts, values, line)
     closed = value.get("closed", False)
     if not isinstance(closed, bool):

@@ -53,7 +53,7 @@ def _names(problem: Problem) -> None:
         "labels": problem.labels.truth,
     }  # fmt: skip
     if not learned:
-        raise DataError("nothing is to be learned; name predicates that are not given")
+        raise DataError("there is nothing to learn; name predicates that are not given")
     for name in learned:
         if name not in known:
             hint = did_you_mean(name, known) or "declare it in the theory"
@@ -95,7 +95,7 @@ def _given(theory: CheckedTheory, tables: Tables, learned: Sequence[str]) -> Non
     for name in theory.signature.predicates:
         if name in learned:
             if name in tables.predicates:
-                raise DataError(f"'{name}' is given, and is to be learned, too")
+                raise DataError(f"'{name}' is both given and learned")
             continue
         if name not in used:
             continue

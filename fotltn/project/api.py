@@ -166,7 +166,9 @@ def train(
             facts, learn, define, test, *seen.values(), how, numbers, *rest, semantics, p, method
         )  # fmt: skip
         if any(map(_is_there, others)) or (train, seed) != (1.0, 0):
-            raise DataError(f"'{theory}' is a project, which says everything itself")
+            raise DataError(
+                f"'{theory}' is a project, whose file has all settings; change them there"
+            )
         config = read_config(Path(str(theory)))
         more = InMemory(modules=modules)
     else:

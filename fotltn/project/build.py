@@ -464,8 +464,8 @@ def _check_encoders(config: Config) -> None:
         if seen.encoder is not None and not seen.encoder.causal and config.data.beyond == "last":
             raise config.error(
                 ("inputs", sort, "encoder"),
-                'an encoder that looks ahead does not go with data.beyond = "last": steps that '
-                "nobody has seen would change what it says of those before",
+                'an encoder that looks ahead cannot be combined with data.beyond = "last": steps '
+                "that nobody has seen would change what it says of those before",
                 "causal = true",
             )
 

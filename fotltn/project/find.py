@@ -62,7 +62,7 @@ def find_model(
         tables = {name: config.table(name) for name in names}
         return model.apply(tables, horizon=horizon, evidence=evidence, on_sweep=on_sweep)
     if horizon is not None:
-        raise DataError("--horizon goes with --data: a model's own traces have their lengths")
+        raise DataError("--horizon needs --data: a model's own traces have their lengths")
     if not is_project(path):
         return load_model(path)
     config = read_config(path)

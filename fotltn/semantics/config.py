@@ -254,7 +254,7 @@ def check_threshold(threshold: float | None, semantics: Semantics) -> None:
     if threshold is None:
         return
     if not semantics.boolean:
-        raise SemanticsError(f"a threshold goes with the semantics 'crisp', not '{semantics.name}'")
+        raise SemanticsError(f"a threshold needs the semantics 'crisp', not '{semantics.name}'")
     check_share(threshold)
 
 

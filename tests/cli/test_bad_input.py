@@ -212,7 +212,7 @@ CASES = {
     "a query at no time": Case("ask m Stop(x) --at soon", "--at takes a time point from 0"),
     "a query with an unknown semantics": Case("ask m Stop(x) --semantics fuzy", "'fuzy'"),
     "a query with a threshold for degrees": Case(
-        "ask m Stop(x) --threshold 0.5", "a threshold goes with the semantics 'crisp'"
+        "ask m Stop(x) --threshold 0.5", "a threshold needs the semantics 'crisp'"
     ),
     "a query for no rows": Case("ask m Stop(x) --top 0", "'--top'", status=2),
     "a query in no order": Case("ask m Stop(x) --sort up", "'--sort'", status=2),

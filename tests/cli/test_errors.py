@@ -32,8 +32,8 @@ BAD_CALLS = {  # what follows the command, and the whole message
     "--p 0": f"{P} 0.0",
     "--p -2": f"{P} -2.0",
     "--p nan": f"{P} nan",
-    "--threshold 0.5": "a threshold goes with the semantics 'crisp', not 'stable-product'",
-    "--semantics godel --threshold 1": "a threshold goes with the semantics 'crisp', not 'godel'",
+    "--threshold 0.5": "a threshold needs the semantics 'crisp', not 'stable-product'",
+    "--semantics godel --threshold 1": "a threshold needs the semantics 'crisp', not 'godel'",
     "--semantics crisp": "'Stop' has the degree 0.5, where only 0 and 1 are allowed "
     "(in a guard, or under the crisp semantics without a threshold)",
     "--horizon 0": "the horizon must be at least 1, not 0",

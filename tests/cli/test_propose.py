@@ -323,7 +323,7 @@ def test_what_cannot_be_learned(tmp_path, call):
         propose(path, ["heat"])
     cases: list[tuple[list[object], str]] = [
         (["--learn", "failed"], "--learn names a column of a table: --from TABLE"),
-        (["--from", path, "--paper"], "--paper goes with a scene"),
+        (["--from", path, "--paper"], "--paper cannot be combined"),
         (["--from", path, "--from", path], "two tables are called 'machines.csv'"),
         (["--from", tmp_path / "none.csv"], "cannot read"),
     ]

@@ -112,7 +112,7 @@ def test_what_people_read(call):
 
 BAD = {
     "t.fot": "'t.fot' is a theory, which needs facts: --facts FILE",
-    "t.fot --facts f.csv --data .": "--data and --theory go with a project; a theory takes --facts",
+    "t.fot --facts f.csv --data .": "--data and --theory need a project; a theory takes --facts",
     "t.fot --facts f.csv --part test": "there is no part 'test' of the traces; the project has no "
     "[data.split]",
     "t.fot --facts f.csv --presence Her": "unknown predicate 'Her' for presence; did you mean "
@@ -174,7 +174,7 @@ def test_a_project_with_other_tables_and_other_rules(call, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--facts", "f.csv"], "--facts, --presence, --horizon and --step go with"),
+        (["--facts", "f.csv"], "--facts, --presence, --horizon and --step need"),
         (["--data", "nowhere"], "there is no folder 'nowhere' with tables of data"),
         (["--part", "tset"], "there is no part 'tset' of the traces; did you mean 'test'?"),
         (["--theory", "no.fot"], "no.fot"),

@@ -61,4 +61,4 @@ def test_commands_sample_worlds_of_new_data(tmp_path, call):
     assert written.status == 0
     refused = call("predict", folder, "--evidence")
     assert (refused.status, refused.out) == (1, "")
-    assert "--evidence goes with --data" in refused.err
+    assert "--evidence needs --data" in refused.err

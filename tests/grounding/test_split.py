@@ -232,7 +232,7 @@ def test_wrong_calls():
         "error: labels are split by facts, entities, traces or time, not by 'days'"
     )
     assert message(lambda: split(whole, 0.5, seed=0, by="entities")) == (
-        "error: say of which sort the entities are that are drawn: 'agent', 'place'"
+        "error: name the sort of the entities that are drawn: 'agent', 'place'"
     )
     assert message(lambda: split(whole, 0.5, seed=0, by="entities", sort="agnt")) == (
         "error: no labels mention entities of sort 'agnt'; did you mean 'agent'?"

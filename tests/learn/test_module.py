@@ -287,7 +287,7 @@ def test_functions_and_relations():
     rest = fotltn.tables(theory, pairs=pairs, P=p[0])
     loss = AxiomLoss(theory, rest)
     close(loss({"P": p, "Q": q, "next": after}).by_trace["A"], expected)
-    with pytest.raises(DataError, match="'pairs' is a relation, which stays as it is"):
+    with pytest.raises(DataError, match="'pairs' is a relation; pass relations with"):
         loss(P=p, Q=q, next=after, pairs=pairs)
     with pytest.raises(DataError, match="names entity 4, but there are 0 to 2"):
         AxiomLoss(theory, rest)(P=p, Q=q, next=after + 2)

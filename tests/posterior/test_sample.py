@@ -76,11 +76,11 @@ def labels(name: str, index: list[list[int]], truth: list[float]) -> dict[str, A
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"learned": []}, "nothing is to be learned; name predicates that are not given"),
+        ({"learned": []}, "there is nothing to learn; name predicates that are not given"),
         ({"learned": ["P", "Pp"]}, "the theory has no predicate 'Pp'; did you mean 'P'?"),
         ({"learned": ["Other"]}, "the theory has no predicate 'Other'; declare it in the theory"),
         ({"learned": [*LEARNED, "P"]}, "'P' is to be learned twice"),
-        ({"learned": [*LEARNED, "Near"]}, "'Near' is given, and is to be learned, too"),
+        ({"learned": [*LEARNED, "Near"]}, "'Near' is both given and learned"),
         (
             {"learned": ["P", "V", "Fix"]},
             "'Q' is neither given nor learned; given are 'Near'",

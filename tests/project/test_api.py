@@ -244,7 +244,7 @@ def test_modules_and_functions_of_ones_own(tmp_path):
 
 
 def test_a_project_says_everything_itself(tmp_path):
-    with pytest.raises(fotltn.DataError, match="which says everything itself"):
+    with pytest.raises(fotltn.DataError, match="whose file has all settings"):
         fotltn.train(project(tmp_path), learn=["Stop"])
     with pytest.raises(fotltn.DataError, match="expected a theory, its file or its text"):
         fotltn.train(3)  # type: ignore[arg-type]

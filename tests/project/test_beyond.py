@@ -150,7 +150,9 @@ def test_those_who_are_there_last_stay():
 
 def test_an_encoder_that_looks_ahead_is_refused():
     data = table(np.random.default_rng(5))
-    with pytest.raises(DataError, match=r"an encoder that looks ahead does not go with data\.bey"):
+    with pytest.raises(
+        DataError, match=r"an encoder that looks ahead cannot be combined with data.bey"
+    ):
         model(data, inputs={"pump": {"encoder": {"kind": "gru", "causal": False}}})
 
 
@@ -212,5 +214,5 @@ def test_a_project_forecasts_from_its_own_tables(tmp_path: Path):
     train_and_save(read_config(tmp_path), tmp_path / "model")
     longer = find_model(tmp_path, horizon=4).predictions()
     assert longer.column("time").to_pylist() == [0, 1, 2, 3]
-    with pytest.raises(DataError, match="--horizon goes with --data"):
+    with pytest.raises(DataError, match="--horizon needs --data"):
         find_model(tmp_path / "model", horizon=4)

@@ -326,7 +326,7 @@ UNFIT = {
     "no theory": (('"theory.fot"', '"theory.txt"'), "theory.txt"),
     "no facts": (('"facts.csv"', '"fact.csv"'), "fact.csv: no such file"),
     "no column": (('features = ["width"]', 'features = ["widht"]'), "no column 'widht'"),
-    "a sort to draw": (("train = 0.5", 'train = 0.5\nby = "entities"'), "say of which sort"),
+    "a sort to draw": (("train = 0.5", 'train = 0.5\nby = "entities"'), "name the sort of"),
     "a short horizon": (("train = 0.5", "horizon = 2"), "beyond the horizon of 2 points"),
     "categories": (('["red", "blue"]', '["red"]'), "expected one of 'red'"),
 }
