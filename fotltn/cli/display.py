@@ -109,7 +109,8 @@ class Display(Callback):
         elif not self.quiet and time.monotonic() - self.last > _SECONDS:
             self.last = time.monotonic()
             agreed = "" if self.mixing is None else f", {mixing_text(self.mixing)}"
-            print(f"sweep {progress.sweep} of {progress.of}{agreed}", file=sys.stderr)
+            learned = "".join(f", weight of {n} {number(w)}" for n, w in progress.weights.items())
+            print(f"sweep {progress.sweep} of {progress.of}{learned}{agreed}", file=sys.stderr)
 
     def end(self, model: Model | None) -> None:  # noqa: ARG002
         """Leave the live view."""
@@ -144,6 +145,8 @@ def _agreement(progress: SamplingProgress, mixing: MixingReport | None) -> Table
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column()
+    for name, value in progress.weights.items():
+        table.add_row(name, f"weight {number(value)}", "")
     if mixing is None:
         table.add_row("worlds", "", "counted" if progress.counts else "warming up")
         return table

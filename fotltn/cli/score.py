@@ -76,8 +76,10 @@ def score(
         print()
         _print_axioms(audit)
     if scored.posterior is not None and scored.posterior.violations:
+        learned = {n: f", weight {number(w)}" for n, w in scored.posterior.weights.items()}
         shown = ", ".join(
-            f"{name} {number(cells.mean, 1)} ({count(cells.low)} to {count(cells.high)})"
+            f"{name} {number(cells.mean, 1)} ({count(cells.low)} to {count(cells.high)}"
+            f"{learned.get(name, '')})"
             for name, cells in scored.posterior.violations.items()
         )
         say(

@@ -26,6 +26,7 @@ class Carried:
         conditions: for each group of predicates what its prior tells apart.
         exponents: how far networks are trusted, by predicate.
         bases: the logits that what networks say is compared to.
+        weights: those of soft axioms that were learned.
     """
 
     rates: Mapping[str, NoiseRates]
@@ -33,6 +34,7 @@ class Carried:
     conditions: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
     exponents: Mapping[str, float] = field(default_factory=dict)
     bases: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 def learned_by(
@@ -44,7 +46,7 @@ def learned_by(
     tables = {part: dict(getattr(sampler.prior, part)) for part in PARTS}
     return Carried(
         dict(sampler.evidence.rates), tables, _conditions(sampler), dict(exponents or {}),
-        dict(bases or {}),
+        dict(bases or {}), sampler.learned_weights,
     )  # fmt: skip
 
 

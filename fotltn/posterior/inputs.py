@@ -32,6 +32,7 @@ def check_input(problem: Problem) -> None:
         raise DataError("there is no trace to sample")
     end_of(problem.end)
     _sampling(problem.sampling)
+    _weights(problem)
     for name, rate in rates.items():
         _rates(name, rate)
     _given(problem.theory, tables, problem.learned)
@@ -76,6 +77,20 @@ def _sampling(sampling: Sampling) -> None:
         number = getattr(sampling, what)
         if number < least:
             raise DataError(f"{what} is a whole number from {least}, not {number}")
+
+
+def _weights(problem: Problem) -> None:
+    """Axioms whose weights are to be learned are soft, and begin at some weight."""
+    chosen = problem.sampling.weights
+    axioms = {axiom.name: axiom for axiom in problem.theory.axioms}
+    for name in () if isinstance(chosen, str) else chosen:
+        if name not in axioms:
+            hint = did_you_mean(name, axioms) or f"there are {listing(axioms)}"
+            raise DataError(f"weights: the theory has no axiom '{name}'; {hint}")
+        if axioms[name].hard:
+            raise DataError(f"weights: '{name}' is hard, and only soft axioms have a weight")
+        if not axioms[name].weight:
+            raise DataError(f"weights: that of '{name}' is 0, which leaves the axiom out")
 
 
 def _rates(name: str, rate: NoiseRates | None) -> None:

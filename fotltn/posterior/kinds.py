@@ -77,7 +77,7 @@ class TrackKind:
         axes: the variables that stand for their arguments.
         free: how many bits are free.
         helping: what each helping bit is, by its name.
-        soft: the bits whose falsehood costs something, with the axiom and the cost.
+        soft: the bits whose falsehood costs something, with the cost by axiom.
         pointwise: what is said of one point, whose falsehood costs something: axiom, formula, cost.
         conditions: formulas over the axes that automata read.
         parts: the automata, with the axioms that they are of.
@@ -91,7 +91,7 @@ class TrackKind:
     axes: tuple[c.Axis, ...]
     free: int
     helping: Mapping[str, c.Formula]
-    soft: Mapping[int, tuple[str, float]]
+    soft: Mapping[int, Mapping[str, float]]
     pointwise: tuple[tuple[str, c.Formula, float], ...]
     conditions: tuple[c.Formula, ...]
     parts: tuple[tuple[str, Part], ...]
@@ -151,7 +151,7 @@ class _Compilation:
         self.free = len(free)
         self.moving = Moving(free, sorts)
         self.helping: dict[str, c.Formula] = {}
-        self.soft: dict[int, tuple[str, float]] = {}
+        self.soft: dict[int, dict[str, float]] = {}
         self.pointwise: list[tuple[str, c.Formula, float]] = []
         self.conditions: dict[c.Formula, int] = {}
         self.local: list[tuple[str, c.Formula]] = []
@@ -226,7 +226,8 @@ class _Compilation:
                     self.pointwise.append((clause.axiom, local, clause.cost))
                     return
                 bit = self._helped(local)
-                self.soft[bit] = (clause.axiom, clause.cost + self.soft.get(bit, ("", 0.0))[1])
+                costs = self.soft.setdefault(bit, {})
+                costs[clause.axiom] = costs.get(clause.axiom, 0.0) + clause.cost
                 return
             local = None
         if local is not None:

@@ -61,9 +61,10 @@ class Mover:
 
     def __init__(
         self, kind: TrackKind, circuit: RowTruth, evidence: LabelEvidence, worlds: int,
-        shared: Collection[tuple[str, ...]], tables: PriorTables,
+        shared: Collection[tuple[str, ...]], tables: PriorTables, scales: Mapping[str, float],
     ) -> None:  # fmt: skip
         """Find out which tracks can be drawn at once."""
+        self.scales = scales  # of the weights of axioms, as far as these are learned
         self.kind, self.circuit, self.evidence, self.worlds = kind, circuit, evidence, worlds
         self.device = circuit.tables.lengths.device
         self.rows = all_rows(circuit.tables, kind.axes)
@@ -77,12 +78,16 @@ class Mover:
         self.chain = Chain(kind.product, free.codes, self.device)
         self.letters = self.chain.letters
         self.prior = Prior(kind, stated, shared, tables, free, self.chain)
-        self._points = worth_of_letters(
-            kind.pointwise, kind.moving, self.letters, circuit, self.rows
-        )
-        self.spans = spans_of(
-            kind, self.chain, circuit, self.rows, self._points, lambda: self._cases({})[0]
-        )
+        said: dict[str, list[tuple[str, c.Formula, float]]] = {"": []}  # those learned, by axiom
+        for one in kind.pointwise:
+            said.setdefault(one[0] if one[0] in scales else "", []).append(one)
+        self._worths = {
+            axiom: worth_of_letters(some, kind.moving, self.letters, circuit, self.rows)
+            for axiom, some in said.items()
+        }
+        self._weigh_points()
+        costly = {axiom for costs in kind.soft.values() for axiom in costs}
+        self._learns = bool((costly | {*said}) & {*scales})
         self.prior_at = self.prior.look(self._conditions(self.prior.conditions, {})[0])
         self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
@@ -96,6 +101,22 @@ class Mover:
     def tracks(self) -> int:
         """How many there are."""
         return len(self.rows)
+
+    def _weigh_points(self) -> None:
+        """What letters are worth by soft axioms, and when tracks are drawn; weights may change."""
+        scaled = [self.scales.get(axiom, 1.0) * worth for axiom, worth in self._worths.items()]
+        self._points = torch.stack(scaled).sum(0) if len(scaled) > 1 else scaled[0]
+        self.spans = spans_of(
+            self.kind, self.chain, self.circuit, self.rows, self._points,
+            lambda: self._cases({})[0], self._costs(),
+        )  # fmt: skip
+
+    def _costs(self) -> dict[int, float]:
+        """What the falsehood of bits costs."""
+        return {
+            bit: sum(cost * self.scales.get(axiom, 1.0) for axiom, cost in costs.items())
+            for bit, costs in self.kind.soft.items()
+        }
 
     def _drawn(self, worlds: Worlds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What the prior goes by: edges, cases, where tracks are there, and static values."""
@@ -147,11 +168,10 @@ class Mover:
         horizon = self.circuit.tables.horizon
         every = torch.arange(self.tracks, device=self.device)
         inside = within(self.lengths, self.circuit.times)
-        columns = []
+        columns, costs = [], self._costs()
         for number, bit in enumerate(self.kind.moving.bits):
-            if number in self.kind.soft:
-                cost = self.kind.soft[number][1]
-                columns.append(inside.to(torch.float64) * cost)
+            if number in costs:
+                columns.append(inside.to(torch.float64) * costs[number])
                 continue
             if bit.predicate in self.kind.helping:
                 columns.append(torch.zeros_like(inside, dtype=torch.float64))
@@ -173,6 +193,8 @@ class Mover:
     def refresh(self) -> None:
         """Take over what has been learned."""
         self.stale = False
+        if self._learns:
+            self._weigh_points()
         odds = self.odds()
         dynamic = self.letters.to(torch.float64)
         static = list(self.kind.shape.static)
@@ -313,7 +335,9 @@ class Mover:
                 value = torch.nn.functional.pad(value, (0, len(self.circuit.times) - 1))
             return value
         inside = within(self.circuit.lengths(rows), self.circuit.times)
-        return inside.to(torch.float64) * (HARD if factor.weight is None else factor.weight)
+        scale = self.scales.get(factor.axiom, 1.0)
+        cost = HARD if factor.weight is None else scale * factor.weight
+        return inside.to(torch.float64) * cost
 
     def _gains(
         self, colour: Colour, worlds: Worlds, held: dict[object, Tensor], heat: float

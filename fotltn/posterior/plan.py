@@ -160,7 +160,7 @@ def _tracks(mover: Mover, definitions: Collection[Definition], worlds: int) -> T
     computed = [name for name in names[kind.free :] if name not in kind.helping]
     known = {*kind.helping, *(listing(d.axioms or (d.name,)) for d in definitions)}
     axioms = [axiom for axiom, _ in kind.parts if axiom not in known]
-    axioms += [axiom for axiom, _ in kind.soft.values()]
+    axioms += [axiom for costs in kind.soft.values() for axiom in costs]
     axioms += [axiom for axiom, _, _ in kind.pointwise]
     return TrackPlan(
         kind.moving.sorts, tuple(dict.fromkeys(names[: kind.free])), kind.free,

@@ -114,6 +114,11 @@ class Posterior:
         tied = () if self.structure is None else self.structure.tied
         return self.mixing.warnings(self.chains, tied)
 
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weights of soft axioms that were learned."""
+        return {} if self.carried is None else self.carried.weights
+
     def as_dict(self) -> dict[str, object]:
         """What there is to say beside the worlds themselves, for machines."""
         return {
@@ -126,6 +131,7 @@ class Posterior:
             "effective": dict(self.mixing.effective),
             "copied": self.mixing.copied,
             "exponents": {} if self.carried is None else dict(self.carried.exponents),
+            "weights": dict(self.weights),
         }
 
     def world(self, number: int) -> Tables:

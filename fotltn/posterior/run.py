@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fotltn.errors import Diagnostic, listing
 from fotltn.posterior.bits import packed, unpacked
+from fotltn.posterior.blind import BlindWorlds
 from fotltn.posterior.carried import PARTS
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
@@ -20,6 +21,7 @@ from fotltn.posterior.posterior import BrokenCells, Posterior
 from fotltn.posterior.problem import Problem
 from fotltn.posterior.sampler import Sampler, unbroken
 from fotltn.posterior.structure import Structure, structure
+from fotltn.posterior.weights import LearnedWeights
 
 #: Sweeps after which it is told how far worlds agree.
 _TOLD = 10
@@ -37,12 +39,14 @@ class SamplingProgress:
         of: how many there will be.
         counts: whether these count already.
         mixing: how far worlds agree, if that is known.
+        weights: those of soft axioms, as far as they are learned.
     """
 
     sweep: int
     of: int
     counts: bool
     mixing: MixingReport | None
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 def sample(
@@ -97,12 +101,18 @@ class SamplingRun:
     Attributes:
         sampler: the worlds.
         done: the number of sweeps that are done.
+        blind: worlds without labels, if something is learned by them.
     """
 
     def __init__(self, problem: Problem) -> None:
         """Nothing is counted yet."""
         self.sampler, self.done = sampler_of(problem), 0
         sampler = self.sampler
+        self.blind: BlindWorlds | None = None
+        self._weights: LearnedWeights | None = None
+        if sampler.scales:
+            self._weights = LearnedWeights(sampler)
+            self.go_beside()
         plan, self._how = sampler.structure, sampler.sampling
         self.learned = (*plan.free, *plan.definitions)
         worlds = {name: sampler.tables[name] for name in self.learned}
@@ -118,6 +128,10 @@ class SamplingRun:
         self._broken: dict[str, list[Tensor]] = {}  # by soft axiom, the cells of each world
         self._unruly: dict[str, int] = {}
         self._copied = 0
+
+    def go_beside(self) -> None:
+        """Sample worlds without labels, too."""
+        self.blind = self.blind or BlindWorlds(self.sampler)
 
     @property
     def total(self) -> int:
@@ -145,6 +159,10 @@ class SamplingRun:
         """Move all worlds once, and count."""
         sampler, how = self.sampler, self._how
         sampler.sweep(self.done)
+        if self.blind is not None and self.done < how.burn_in:
+            self.blind.sweep(sampler, self.done)
+            if self._weights is not None:
+                self._weights.learn(self.blind.sampler, self.done)
         if self.done == _FIRM * how.burn_in // 4:
             sampler.firm = any(bool(cells.any()) for cells in sampler.broken().values())
         if self.done + 1 in (how.settled, how.burn_in):
@@ -198,7 +216,8 @@ class SamplingRun:
         """How far it is; how far worlds agree is told of every tenth sweep."""
         told = self.counted > 0 and (self.counted % _TOLD == 0 or self._enough)
         mixing = self._mixing.report() if told else None
-        return SamplingProgress(self.done, self.total, self.counted > 0, mixing)
+        weights = self.sampler.learned_weights
+        return SamplingProgress(self.done, self.total, self.counted > 0, mixing, weights)
 
     def result(self) -> Posterior:
         """What all sweeps came to.
@@ -244,9 +263,14 @@ class SamplingRun:
         for part in PARTS:
             for names, table in getattr(sampler.prior, part).items():
                 tensors[f"prior/{part}/{','.join(names)}"] = table
+        if self.blind is not None:
+            tensors |= {f"blind/{name}": part for name, part in self.blind.state().items()}
+        if self._weights is not None:
+            tensors["spread"] = self._weights.spread
         return tensors, {
             "done": self.done,
             "rates": {n: list(rates) for n, rates in sampler.evidence.rates.items()},
+            "scales": sampler.scales,
             "unruly": self._unruly,
             "copied": self._copied,
             "firm": sampler.firm,
@@ -292,6 +316,16 @@ class SamplingRun:
             for names, table in tables.items():
                 new = tensors[f"prior/{part}/{','.join(names)}"]
                 tables[names] = like(table, new, "what is learned of", listing(names))
+        if self.blind is not None:
+            self.blind.restore(
+                {n.removeprefix("blind/"): t for n, t in tensors.items() if n.startswith("blind/")}
+            )
+        if self._weights is not None:
+            spread = self._weights.spread
+            self._weights.spread = like(spread, tensors["spread"], "the spread of broken cells")
+            if {*document["scales"]} != {*sampler.scales}:
+                raise ValueError("weights of other axioms were learned")
+            sampler.scales.update({n: float(document["scales"][n]) for n in sampler.scales})
 
 
 def like(old: Tensor, new: Tensor, *what: str) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class Sampling:
         stored: how many of these leave their worlds behind.
         seed: of all draws.
         learn: whether the prior of tracks is learned.
+        weights: the soft axioms whose weights are learned: none ("given"), all ("learned"), or
+            those named.
     """
 
     worlds: int = 32
@@ -47,6 +50,7 @@ class Sampling:
     stored: int = 10
     seed: int = 0
     learn: bool = True
+    weights: Literal["given", "learned"] | tuple[str, ...] = "given"
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -83,12 +87,14 @@ class Sampler:
         tables: the worlds: for each predicate truth values with axes (world, trace, arguments …,
             time).
         firm: whether hard axioms that tie tracks count more than all that speaks for a track.
+        scales: by soft axiom whose weight is learned, how many times the written one it is.
     """
 
     def __init__(
-        self, structure: Structure, tables: Tables, evidence: LabelEvidence, sampling: Sampling
-    ) -> None:
-        """Worlds that differ, and obey nothing yet."""
+        self, structure: Structure, tables: Tables, evidence: LabelEvidence, sampling: Sampling,
+        scales: dict[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        """Worlds that differ, and obey nothing yet; those beside others share their scales."""
         self.structure, self.known, self.evidence = structure, tables, evidence
         self.sampling = sampling
         device = tables.lengths.device
@@ -106,10 +112,14 @@ class Sampler:
         helping = [name for kind in structure.kinds for name in kind.helping]
         self.circuit = RowTruth(tables, [*self.tables, *helping])
         self.prior = PriorTables()
+        self.scales = self._scales() if scales is None else scales
         self.movers = [
-            Mover(kind, self.circuit, evidence, sampling.worlds, structure.shared, self.prior)
+            Mover(
+                kind, self.circuit, evidence, sampling.worlds, structure.shared, self.prior,
+                self.scales,
+            )
             for kind in structure.kinds
-        ]
+        ]  # fmt: skip
         self.rows = {
             name: all_rows(tables, definition.axes)
             for name, definition in structure.definitions.items()
@@ -143,6 +153,26 @@ class Sampler:
             start = kind.reshape(-1, *ones)
             true = (start == 1) | ((start == 2) & coins[0]) | ((start == 3) & coins[1])
             table.copy_(true.expand_as(table) & self._there(name))
+
+    def _scales(self) -> dict[str, float]:
+        soft = [one.axiom for one in self.structure.clauses if one.weight is not None]
+        chosen = self.sampling.weights
+        names = () if chosen == "given" else soft if chosen == "learned" else chosen
+        return {name: 1.0 for name in soft if name in names}
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of soft axioms as they are now."""
+        return {
+            one.axiom: one.weight * self.scales.get(one.axiom, 1.0)
+            for one in self.structure.clauses
+            if one.weight is not None
+        }
+
+    @property
+    def learned_weights(self) -> dict[str, float]:
+        """Those of them that are learned."""
+        return {name: self.weights[name] for name in self.scales}
 
     def _there(self, name: str) -> Tensor:
         """Where all arguments of a predicate are present, with axes (trace, arguments …, time)."""
@@ -268,7 +298,7 @@ class Sampler:
             table = self.tables[name]
             odds = self.evidence.odds(name, table.shape[1:], device)
             total += (table * odds).flatten(1).sum(1)
-        weights = {one.axiom: one.weight for one in self.structure.clauses if one.weight}
+        weights = self.weights
         for name, count in self.soft().items():
             total -= weights[name] * count
         for mover, names in zip(self.movers, self.teaches, strict=True):

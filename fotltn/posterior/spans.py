@@ -6,7 +6,7 @@ states in which a track may be when its entities come, and what each state is wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -84,7 +84,7 @@ class TrackSpans:
 
 def spans_of(
     kind: TrackKind, chain: Chain, circuit: RowTruth, rows: Bindings, points: Tensor,
-    conditions: Callable[[], Tensor],
+    conditions: Callable[[], Tensor], costs: Mapping[int, float],
 ) -> TrackSpans | None:  # fmt: skip
     """When to draw tracks; None if that is all of the time, or if more is asked of absent ones.
 
@@ -95,6 +95,7 @@ def spans_of(
         rows: the tracks.
         points: what letters are worth at a point, with axes (track, time, letter).
         conditions: the numbers of the values of conditions, with axes (track, time).
+        costs: what the falsehood of bits costs.
     """
     there, bits = _there(circuit, kind, rows), kind.moving.bits
     plain = all(slot.position is not None for bit in bits for slot in bit.slots)
@@ -116,7 +117,7 @@ def spans_of(
     letters = torch.from_numpy(kind.product.letters).to(there.device)
     nothing = ~letters[:, free].any(-1)
     odds = torch.zeros(len(bits), dtype=torch.float64, device=there.device)
-    for number, (_, cost) in kind.soft.items():
+    for number, cost in costs.items():
         odds[number] = cost
     walk = _Idle(chain, conditions(), points + letters.to(torch.float64) @ odds, nothing)
     first = walk.forwards(begins)

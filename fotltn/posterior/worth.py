@@ -106,7 +106,10 @@ def worth(
         left = replace(theory, axioms=tuple(a for a in theory.axioms if a.name != axiom))
         rest = labels.take({n: at != fold for n, at in fold_of.items()})
         held = labels.take({n: at == fold for n, at in fold_of.items()})
-        return foreseen(sample(replace(problem, theory=left, labels=rest)), held)
+        how = problem.sampling
+        if not isinstance(how.weights, str):
+            how = replace(how, weights=tuple(n for n in how.weights if n != axiom))
+        return foreseen(sample(replace(problem, theory=left, labels=rest, sampling=how)), held)
 
     sums: dict[str, dict[tuple[int, ...], float]] = {name: {} for name in names}
     problems: dict[str, str] = {}

@@ -283,6 +283,9 @@ def _sampling(model: Described, posterior: Posterior) -> Iterator[str]:
         trusted = posterior.carried.exponents.items()
         shown = ", ".join(f"{_code(name)} {number(value)}" for name, value in trusted)
         yield f"- how far networks are trusted, as exponents: {shown}"
+    if posterior.weights:
+        shown = ", ".join(f"{_code(name)} {number(w)}" for name, w in posterior.weights.items())
+        yield f"- weights of soft axioms, as learned: {shown}"
     yield from _programs(model)
 
 

@@ -392,9 +392,23 @@ def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
     folds = table.value("folds", int, usual.folds, Range(1, 100))
     exponent = table.value("exponent", float | None, usual.exponent, _exponent)
     sampling = table.record(
-        Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some, enough=Range(0, 2**40)
-    )
+        Sampling, only=SAMPLING, worlds=some, sweeps=some, stored=some, enough=Range(0, 2**40),
+        weights=_weights,
+    )  # fmt: skip
     return sampling, SensorConfig(folds, exponent)
+
+
+def _weights(table: Settings, key: str) -> Literal["given", "learned"] | tuple[str, ...]:
+    match table.take(key):
+        case "given":
+            return "given"
+        case "learned":
+            return "learned"
+        case str() as word:
+            words = '"given", "learned", or a list of axioms'
+            raise table.error(key, f"expected {words}, not {shown(word)}")
+    names: tuple[str, ...] = table.value(key, tuple[str, ...], ())
+    return names
 
 
 def _exponent(table: Settings, key: str) -> float | None:

@@ -76,10 +76,11 @@ def scalars(epoch: Epoch) -> dict[str, float]:
 
 
 def agreement(progress: SamplingProgress) -> dict[str, float]:
-    """How far chains agree after a sweep, by name; nothing if that is not known."""
+    """Weights that are learned, and how far chains agree after a sweep, if that is known."""
+    weights = {f"weights/{name}": value for name, value in progress.weights.items()}
     if progress.mixing is None:
-        return {}
-    numbers = {f"r_hat/{name}": value for name, value in progress.mixing.r_hat.items()}
+        return weights
+    numbers = {f"r_hat/{name}": value for name, value in progress.mixing.r_hat.items()} | weights
     return numbers | {f"effective/{n}": value for n, value in progress.mixing.effective.items()}
 
 

@@ -15,6 +15,7 @@ from fotltn.learn.objective import Objective, unsure
 from fotltn.logic.check import CheckedTheory
 from fotltn.logic.defined import Definition
 from fotltn.networks.grounding import Grounding, table_shape
+from fotltn.posterior.carried import Carried
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.problem import Problem
 from fotltn.project.build import Built, with_loss
@@ -65,16 +66,18 @@ def asked_of(
     )  # fmt: skip
 
 
-def moved_problem(
-    config: Config, world: World, grounding: Grounding, rates: Mapping[str, NoiseRates]
-) -> Problem:
-    """What is sampled from other data than those that were learned from, by rates of before.
+def moved_problem(config: Config, world: World, grounding: Grounding, carried: Carried) -> Problem:
+    """What is sampled from other data than those that were learned from, by what was learned.
 
     There may be no labels.
     """
     theory, _, objective = with_loss(config, world.theory)
-    problem = asked_of(config, world, grounding, world.labels, _theory(objective, theory))
-    return replace(problem, rates={n: rates[n] for n in problem.learned})
+    theory = _weighed(_theory(objective, theory), carried.weights)
+    problem = asked_of(config, world, grounding, world.labels, theory)
+    return replace(
+        problem, rates={n: carried.rates[n] for n in problem.learned},
+        sampling=replace(problem.sampling, weights="given"),
+    )  # fmt: skip
 
 
 def _theory(objective: Objective, theory: CheckedTheory) -> CheckedTheory:
@@ -82,6 +85,10 @@ def _theory(objective: Objective, theory: CheckedTheory) -> CheckedTheory:
     if objective.axioms == "none":
         return replace(theory, axioms=())
     weights = {n: schedule.at(math.inf) for n, schedule in objective.axiom_weights.items()}
+    return _weighed(theory, weights)
+
+
+def _weighed(theory: CheckedTheory, weights: Mapping[str, float]) -> CheckedTheory:
     axioms = (replace(a, weight=weights.get(a.name, a.weight)) for a in theory.axioms)
     return replace(theory, axioms=tuple(axioms))
 

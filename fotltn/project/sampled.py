@@ -43,7 +43,7 @@ from fotltn.semantics.tables import Value
 from fotltn.syntax.parse import parse_formula
 
 _STATE = "state.json"
-_LAYOUT = 2  # of that file, which training by gradients shares
+_LAYOUT = 3  # of that file, which training by gradients shares
 _EVERY = 10  # sweeps between checkpoints
 
 # --- running ----------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def sample_again(
                 hint="train it again with this version",
             )
         )
-    problem = moved_problem(config, world, grounding, carried.rates)
+    problem = moved_problem(config, world, grounding, carried)
     logits = dict(problem.logits)
     if grounding.sensors is not None:
         for name, said in logits_of(grounding.sensors, world, carried).items():
@@ -189,8 +189,6 @@ def _started(built: Built, before: _Before) -> tuple[SamplingRun, Sensing | None
             sensing.attach(run)
         if before.state is not None:
             run.restore(before.tensors, before.state["run"])
-            if sensing is not None:
-                sensing.restore_worlds(below(before.tensors, "sensing/"))
     except FotError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -368,7 +366,9 @@ def _carried(
     seeing = () if grounding.sensors is None else tuple(grounding.sensors.signature.predicates)
     _expect({*exponents} == {*bases} == {*seeing}, "its exponents are of other networks")
     told = {tuple(n.split(",")): tuple(t) for n, t in conditions.items()}
-    return Carried(rates, tables, told, exponents, bases)
+    weights = numbers_by_name(document.get("weights", {}), "weights")
+    _expect(all(weight >= 0 for weight in weights.values()), "a weight is less than 0")
+    return Carried(rates, tables, told, exponents, bases, weights)
 
 
 def _expect(right: bool, what: str) -> None:

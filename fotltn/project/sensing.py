@@ -19,7 +19,6 @@ from fotltn.grounding.labels import Labels
 from fotltn.learn.sensors import Sensors, said_of_cells
 from fotltn.learn.store import below
 from fotltn.networks.grounding import Grounding, table_shape
-from fotltn.posterior.bits import packed, unpacked
 from fotltn.posterior.carried import Carried, learned_by
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.exponents import USUAL_EXPONENT, Exponents
@@ -92,7 +91,8 @@ class Sensing:
     def attach(self, run: SamplingRun) -> None:
         """Go along with a run that has not moved yet, or that goes on."""
         if self._learned:
-            self.exponents = Exponents(self._values, run.sampler)
+            run.go_beside()
+            self.exponents = Exponents(self._values)
 
     # --- while worlds are sampled -----------------------------------------------------------------
 
@@ -103,8 +103,8 @@ class Sensing:
         if not share:
             return
         if self.exponents is not None:
-            self.exponents.sweep(sampler, number)
-            self.exponents.learn(sampler, self._scores, share)
+            assert run.blind is not None
+            self.exponents.learn(sampler, run.blind.sampler, self._scores, share)
         for name in self.sensors.names:
             mean = sampler.tables[name].to(torch.float64).mean(0)
             self._sums[name] = self._sums[name] + mean if name in self._sums else mean
@@ -143,10 +143,6 @@ class Sensing:
         tensors = {f"sensors/{n}": t for n, t in tensors.items()}
         tensors |= {f"scores/{n}": t for n, t in self._scores.items()}
         tensors |= {f"sums/{n}": t for n, t in self._sums.items()}
-        if self.exponents is not None:
-            blind = self.exponents.blind
-            tensors |= {f"blind/{n}": packed(t) for n, t in blind.tables.items()}
-            tensors["generator"] = blind.generator.get_state()
         return tensors, {"sensors": document, "exponents": self._trusted, "count": self._count}
 
     def restore(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
@@ -156,15 +152,6 @@ class Sensing:
         self._scores = {n: t.to(device) for n, t in below(tensors, "scores/").items()}
         self._sums = {n: t.to(device) for n, t in below(tensors, "sums/").items()}
         self._values, self._count = dict(document["exponents"]), document["count"]
-
-    def restore_worlds(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up the worlds without labels of an earlier run, after `attach`."""
-        if self.exponents is None:
-            return
-        blind = self.exponents.blind
-        for name, data in below(tensors, "blind/").items():
-            blind.tables[name].copy_(unpacked(data, blind.tables[name].shape))
-        blind.generator.set_state(tensors["generator"])
 
 
 # --- before anything is learned ---------------------------------------------------------------

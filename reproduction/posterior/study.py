@@ -127,7 +127,12 @@ def study(
 
 def setting(sampling: Sampling) -> dict[str, Any]:
     """What a record says of sampling; if nothing is said of what is enough, all sweeps are done."""
-    return {k: v for k, v in asdict(replace(sampling, seed=0)).items() if k != "enough" or v}
+    said = asdict(replace(sampling, seed=0))
+    if not sampling.enough:
+        del said["enough"]
+    if sampling.weights == "given":
+        del said["weights"]
+    return said
 
 
 def run(job: Job, *, sampling: Sampling, device: str = "cpu") -> dict[str, Any]:

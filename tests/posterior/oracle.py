@@ -188,6 +188,9 @@ class Exact:
     Attributes:
         marginals: the exact probability of each atom; None if no world obeys the hard axioms.
         worlds: how many do.
+        broken: for each soft axiom how many cells of each world break it.
+        likelihood: the logarithm of how likely labels are in each world.
+        prior: that of how likely a world is by hard axioms and by how values follow each other.
     """
 
     def __init__(
@@ -250,17 +253,26 @@ class Exact:
                 value = value[..., :1]
             worlds[name] = value.reshape(count, batch, *value.shape[1:])
         everything = laid()
+        obeyed = torch.zeros(count, dtype=torch.float64)
+        self.broken: dict[str, Tensor] = {}
         log = torch.zeros(count, dtype=torch.float64)
         for axiom in one.theory.axioms:
-            log += self._axiom(axiom.formula, axiom.hard, axiom.weight, one.end, everything, count)
+            worth = self._axiom(axiom.formula, axiom.hard, 1.0, one.end, everything, count)
+            if axiom.hard:
+                obeyed += worth
+            else:
+                self.broken[axiom.name] = -worth
+                log += axiom.weight * worth
+        self.likelihood = torch.zeros(count, dtype=torch.float64)
         for name in one.learned:
             missed, invented = one.rates[name]
             degree = one.labels.truth[name]
             value = worlds[name][(slice(None), *one.labels.index[name])]
             true = degree * (1 - missed) + (1 - degree) * missed
             false = degree * invented + (1 - degree) * (1 - invented)
-            log += (value * true.log() + (1 - value) * false.log()).sum(1)
-        log += self._prior(one, free, worlds, together)
+            self.likelihood += (value * true.log() + (1 - value) * false.log()).sum(1)
+        self.prior = obeyed + self._prior(one, free, worlds, together)
+        log += self.likelihood + self.prior
         if not torch.isfinite(log.max()):
             self.marginals: dict[str, Tensor] | None = None
             self.worlds = 0

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import check
+from fotltn.posterior.blind import BlindWorlds
 from fotltn.posterior.carried import learned_by, take_over
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.exponents import USUAL_EXPONENT, Exponents
@@ -67,11 +68,11 @@ def test_the_exponent_makes_labels_most_likely(steps, scale):
     where = torch.stack([0 * count, count, 0 * count])
     labels = Labels({"P": where}, {"P": truth})
     worlds = sampler(steps, {"P": USUAL_EXPONENT * score}, labels, learn=False)
-    exponents = Exponents({"P": USUAL_EXPONENT}, worlds)
+    exponents, blind = Exponents({"P": USUAL_EXPONENT}), BlindWorlds(worlds)
     for sweep in range(60):
         worlds.sweep(sweep)
-        exponents.sweep(worlds, sweep)
-        exponents.learn(worlds, {"P": score}, worlds.sampling.share(sweep))
+        blind.sweep(worlds, sweep)
+        exponents.learn(worlds, blind.sampler, {"P": score}, worlds.sampling.share(sweep))
         worlds.evidence.logits = {"P": exponents.values["P"] * score}
     assert exponents.values["P"] == pytest.approx(wanted, abs=0.03 + 0.05 * wanted)
 

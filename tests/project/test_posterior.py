@@ -26,7 +26,7 @@ from fotltn.project.sampled import sample_project
 from fotltn.project.train import train, train_and_save, without_axioms
 from fotltn.reporting.model_report import model_content, model_page
 from fotltn.web.inspected import of_model as inspected
-from tests.project.robots import other, project
+from tests.project.robots import facts, other, project
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +318,38 @@ def test_an_interrupted_run_goes_on_to_the_same_model(tmp_path, model, stops):
     model.save(tmp_path / "two")
     for file in sorted((tmp_path / "one").iterdir()):
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_weights_are_learned_and_travel(tmp_path):
+    """They are the same after an interruption, in the folder, and for other data."""
+    config, told = read_config(project(tmp_path / "p")), Stops()
+    config = replace(config, posterior=replace(config.posterior, burn_in=20, weights="learned"))
+    before = train(config)
+    assert before.posterior is not None
+    (learned,) = before.posterior.weights.values()
+    assert 0 <= learned != 2.0
+    with pytest.raises(InterruptedTrainingError):
+        train(config, checkpoints=tmp_path / "state", callbacks=[told], stop=told.asked(17))
+    after = train(config, checkpoints=tmp_path / "state", callbacks=[told])
+    before.save(tmp_path / "one")
+    after.save(tmp_path / "two")
+    for file in sorted((tmp_path / "one").iterdir()):
+        assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
+    again = load_model(tmp_path / "one")
+    assert again.posterior is not None
+    assert again.posterior.weights == {"Signs": learned}
+    assert f"weights of soft axioms, as learned: `Signs` {learned:.3f}" in (
+        tmp_path / "one" / "README.md"
+    ).read_text("utf-8")
+    moved = again.apply(project(tmp_path / "new", table=facts(2, 4)))
+    assert moved.posterior is not None
+    assert moved.posterior.structure is not None
+    (clause,) = [one for one in moved.posterior.structure.clauses if one.axiom == "Signs"]
+    assert clause.weight == learned
+    assert_refused(
+        before, tmp_path / "three", "a weight is less than 0",
+        carried=replace(before.posterior.carried, weights={"Signs": -1.0}),  # type: ignore[type-var]
+    )  # fmt: skip
 
 
 def stopped(config: Config, folder: Path) -> None:

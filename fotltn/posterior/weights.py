@@ -1,0 +1,87 @@
+"""Weights of soft axioms, learned: those that make the labels most likely.
+
+Let `v` be the number of cells of a world that break an axiom. A world is less likely by
+`exp(-weight · v)`. The log-likelihood of all labels has the slope `E[v]` of worlds without labels,
+less `E[v]` of worlds with them, and the second derivative `Var[v]` with labels, less that without.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fotltn.posterior.sampler import Sampler
+
+#: A weight is believed to be about what is written, with this deviation, before labels are seen.
+DEVIATION = 2.0
+
+#: The greatest weight, and the greatest step towards another one.
+_MOST, _STEP = 20.0, 1.0
+
+#: At least this share of what all worlds would tell of weights is taken to be known from labels.
+_KNOWN = 0.2
+
+
+class LearnedWeights:
+    """Learns the scales of a sampler: by how much weights are other than those that are written.
+
+    Attributes:
+        spread: the covariances of broken cells, without labels and with them, as far as known.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        """Begin at the weights that are written."""
+        self.sampler = sampler
+        weights = sampler.weights
+        device = sampler.known.lengths.device
+        self.written = torch.tensor([weights[name] for name in sampler.scales], device=device)
+        self.written = self.written.to(torch.float64)
+        self._clauses = [one for one in sampler.structure.clauses if one.axiom in sampler.scales]
+        self.spread = torch.zeros(
+            2, len(self.written), len(self.written), dtype=torch.float64, device=device
+        )
+
+    def learn(self, blind: Sampler, number: int) -> None:
+        """Move towards where labels are most likely, once ties between tracks count in full.
+
+        Args:
+            blind: worlds without labels.
+            number: of the sweep.
+        """
+        how, sampler = self.sampler.sampling, self.sampler
+        if number >= how.burn_in or how.heat(number) < 1.0:
+            return
+        share = 1.0 / (max(0, number - how.settled) + 1.0)
+        free, told = self._broken(blind), self._broken(sampler)
+        spread = torch.stack([_covariance(free), _covariance(told)])
+        known = bool(self.spread.any())
+        self.spread = torch.lerp(self.spread, spread, share / 2) if known else spread
+        scales = self.written.new_tensor([*sampler.scales.values()])
+        old = scales * self.written
+        slope = free.mean(1) - told.mean(1) + (self.written - old) / DEVIATION**2
+        new = (old + share * self._step(slope)).clamp(0.0, _MOST)
+        for name, scale in zip(sampler.scales, (new / self.written).tolist(), strict=True):
+            sampler.scales[name] = scale
+
+    def _broken(self, sampler: Sampler) -> Tensor:
+        """How many cells of each world break each axiom, with axes (axiom, world)."""
+        counts = sampler.false_cells(self._clauses)
+        return torch.stack([counts[name] for name in self.sampler.scales]).to(torch.float64)
+
+    def _step(self, slope: Tensor) -> Tensor:
+        """By Newton's method, where labels leave much open, as if they left less."""
+        believed = torch.eye(len(slope), dtype=slope.dtype, device=slope.device) / DEVIATION**2
+        root = torch.linalg.cholesky(self.spread[0] + believed)
+        half = torch.linalg.solve_triangular(root, self.spread[1], upper=False)
+        missing = torch.linalg.solve_triangular(root, half.T, upper=False)
+        share, turn = torch.linalg.eigh((missing + missing.T) / 2)
+        inner = turn.T @ torch.linalg.solve_triangular(root, slope.unsqueeze(-1), upper=False)
+        inner = turn @ (inner / (1.0 - share.clamp(0.0, 1.0 - _KNOWN)).unsqueeze(-1))
+        step: Tensor = torch.linalg.solve_triangular(root.T, inner, upper=True).squeeze(-1)
+        return step.clamp(-_STEP, _STEP)
+
+
+def _covariance(cells: Tensor) -> Tensor:
+    """The covariances of rows."""
+    apart = cells - cells.mean(1, keepdim=True)
+    return apart @ apart.T / cells.shape[1]
