@@ -245,10 +245,10 @@ def missing(what: str, package: str, extra: str) -> DataError:
     return DataError(Diagnostic(f"{what} the package {package}", hint=hint))
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint naming the nearest known name, or None if nothing is near."""
+def did_you_mean(name: str, known: Iterable[str], near: float = 0.6) -> str | None:
+    """A hint naming the nearest known name, or None if nothing is near, as a share of letters."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=near)
     if not close:
         lowered = {n.lower(): n for n in names}
         close = [lowered[name.lower()]] if name.lower() in lowered else []

@@ -108,7 +108,7 @@ def record(values: Mapping[str, Any]) -> Record:
     extra = {name: value for name, value in stated.items() if name not in _FIELDS}
     absent = [name for name in _FIELDS if name not in stated]
     for name in extra:
-        if hint := did_you_mean(name, absent):
+        if hint := did_you_mean(name, absent, near=0.8):
             raise DataError(Diagnostic(f"unknown field '{name}'", hint=hint))
     for name in absent:
         if name in _REQUIRED:

@@ -166,6 +166,13 @@ def test_what_a_case_defines_is_defined():
     assert both["Busy"].shape == outcome.degrees["Busy"].shape
 
 
+def test_records_of_the_study_are_read():
+    """Also what they alone have, as the rates of noise."""
+    records = read(ROOT / "docs" / "posterior" / "runs.jsonl")
+    assert records
+    assert all("rates" in one.extra for one in records if one.method.startswith("posterior"))
+
+
 def test_unknown_names():
     with pytest.raises(DataError, match="unknown method 'postrior'; did you mean 'posterior'"):
         Job("ward", "postrior", 0.1, 0)
