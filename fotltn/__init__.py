@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from fotltn.project.api import train as train
     from fotltn.project.callbacks import Callback as Callback
     from fotltn.project.classifier import Classifier as Classifier
+    from fotltn.project.live import ModelWatch as ModelWatch
     from fotltn.project.model import Model as Model
     from fotltn.project.model import load_model as load_model
     from fotltn.project.rules import load_project as load_project
@@ -77,6 +78,7 @@ __all__ = (
     "LimitError",
     "Measure",
     "Model",
+    "ModelWatch",
     "Monitor",
     "PMean",
     "ParseError",
@@ -130,6 +132,7 @@ _LAZY = {
     "load_project": "fotltn.project.rules",
     "Measure": "fotltn.grounding.measures",
     "Model": "fotltn.project.model",
+    "ModelWatch": "fotltn.project.live",
     "Monitor": "fotltn.monitor.monitor",
     "plots": "fotltn.reporting.plots",
     "Posterior": "fotltn.posterior.posterior",

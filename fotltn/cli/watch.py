@@ -55,6 +55,10 @@ def watch(
     save_every: Annotated[
         int, typer.Option("--save-every", min=1, help="With --state: steps between two snapshots.")
     ] = 10_000,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="A trained model, which predicts facts from features."),
+    ] = None,
     hard_only: Annotated[
         bool, typer.Option("--hard-only", help="Report violations of hard axioms only.")
     ] = False,
@@ -120,11 +124,21 @@ def watch(
     from fotltn.monitor.levels import Levels
     from fotltn.monitor.watch import Watch
 
+    trained = None
+    if model is not None:
+        from fotltn.project.find import find_model
+        from fotltn.project.live import ModelWatch
+
+        trained = find_model(model)
+
     def watching(header: Header | None) -> Watch:
-        return Watch(
-            checked, header=header, threshold=threshold, presence=presence or [],
-            resolved=resolved, window=window, forget=forget,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "header": header, "threshold": threshold, "presence": presence or [],
+            "resolved": resolved, "window": window, "forget": forget,
+        }  # fmt: skip
+        if trained is not None:
+            return ModelWatch(trained, checked, **options)
+        return Watch(checked, **options)
 
     interrupted = False
     with ExitStack() as stack:

@@ -25,7 +25,7 @@ from fotltn.monitor.limits import Limits
 from fotltn.monitor.outer import outer
 from fotltn.monitor.reader import Stretch
 from fotltn.monitor.series import GrowingError
-from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.monitor.steps import SEES, Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
 from fotltn.monitor.unseen import count_variables, tells_apart
 from fotltn.monitor.verdicts import State, States, ValueBounds, Verdict
 from fotltn.semantics.config import STABLE_PRODUCT, Semantics, named
@@ -236,6 +236,8 @@ class Monitor:
             raise DataError("the trace has ended, so there are no more steps")
         if isinstance(step, Header):
             raise wrong(step, "'entities' belongs to the first line", ("entities",))
+        if step.features is not None:
+            raise wrong(step, "there is no model that sees features", ("features",), SEES)
         if self.horizon is not None and self.count + len(self._waiting) >= self.horizon:
             raise wrong(step, f"the trace was to have {self.horizon} steps, but there are more")
         cells = self.intake.cells(step)

@@ -38,11 +38,13 @@ class TraceStep:
         facts: predicates with their arguments, and a degree if that is not 1.
         values: functions with their arguments and result.
         line: where it was read.
+        features: for a model in the loop, what it sees: by sort, entity and name.
     """
 
     facts: Sequence[Fact] = ()
     values: Sequence[Fact] = ()
     line: InputLine | None = None
+    features: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ class Header(TraceStep):
     closed: bool = False
     default: float | None = None
 
+
+#: What to do with features.
+SEES = "fotltn watch --model MODEL, or fotltn.ModelWatch, has one"
 
 #: A step as one may write it.
 StepInput = TraceStep | Mapping[str, Any] | str | Iterable[Fact]
@@ -117,7 +122,7 @@ def header_of(raw: StepInput) -> Header:
 
 # --- lines of JSON ---------------------------------------------------------------------------
 
-_KEYS = ("facts", "values", "entities", "closed", "default")
+_KEYS = ("facts", "values", "features", "entities", "closed", "default")
 
 
 def read_line(line: InputLine) -> TraceStep:
@@ -154,7 +159,10 @@ def _read_object(value: Mapping[str, Any], line: InputLine | None) -> TraceStep:
         for key in ("closed", "default"):
             if key in value:
                 raise wrong(bare, f"'{key}' needs 'entities'", (key,))
-        return TraceStep(facts, values, line)
+        features = value.get("features")
+        if features is not None and not isinstance(features, Mapping):
+            raise wrong(bare, "'features' is an object by sort", ("features",))
+        return TraceStep(facts, values, line, features)
     closed = value.get("closed", False)
     if not isinstance(closed, bool):
         raise wrong(bare, "'closed' is true or false", ("closed",))
@@ -163,7 +171,9 @@ def _read_object(value: Mapping[str, Any], line: InputLine | None) -> TraceStep:
     default = value.get("default")
     if default is not None and not is_number(default):
         raise wrong(bare, "'default' is a finite number", ("default",))
-    return Header(facts, values, line, value["entities"], closed, default)
+    if "features" in value:
+        raise wrong(bare, "'features' belongs to a step", ("features",))
+    return Header(facts, values, line, entities=value["entities"], closed=closed, default=default)
 
 
 def is_number(value: object) -> bool:

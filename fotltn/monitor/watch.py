@@ -18,7 +18,7 @@ from fotltn.monitor.leaves import watched
 from fotltn.monitor.open_cells import AxiomWatch, LeafWatch, Outcome, Ranges
 from fotltn.monitor.roster import Key, Roster
 from fotltn.monitor.snapshot import VERSION, packed, unpack
-from fotltn.monitor.steps import Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
+from fotltn.monitor.steps import SEES, Fact, Header, StepInput, TraceStep, header_of, step_of, wrong
 from fotltn.syntax.show import show_theory
 from fotltn.syntax.theory import Theory
 from fotltn.tree import postorder
@@ -186,6 +186,8 @@ class Watch:
             raise DataError("the trace has ended, so there are no more steps")
         if isinstance(step, Header):
             raise wrong(step, "'entities' belongs to the first line", ("entities",))
+        if step.features is not None:
+            raise wrong(step, "there is no model that sees features", ("features",), SEES)
         if self._waiting == 0:
             self.roster.begin(self.count, _MOST_STEPS if self.roster.results else 1)
         self.entries.step(step, self._waiting)

@@ -133,6 +133,31 @@ class Grounding(nn.Module):
         assert isinstance(network, Network)
         return network.module
 
+    def looks_over_time(self, name: str) -> bool:
+        """Whether the network of a predicate sees all times at once."""
+        network = self._networks.get(name)
+        if network is None:
+            return next(g.over_time for g in self._groups if name in g.names)
+        return isinstance(network, Network) and network.over_time
+
+    def at_a_point(self, seen: Mapping[str, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
+        """What networks say of entities at one point.
+
+        Args:
+            seen: of each sort of which there is anybody, with axes (trace, entity, time, width).
+            wanted: the predicates.
+        """
+        tables: dict[str, Tensor] = {}
+        for name, network in self._networks.items():
+            sorts = self.signature.predicates[name].sorts
+            if name in wanted and isinstance(network, Network) and set(sorts) <= set(seen):
+                tables[name] = network([seen[s] for s in sorts])
+        for group in self._groups:
+            sorts = self.signature.predicates[group.names[0]].sorts
+            if set(sorts) <= set(seen):
+                tables |= group([seen[s] for s in sorts])
+        return {name: table for name, table in tables.items() if name in wanted}
+
     def train(self, mode: bool = True) -> Grounding:
         """Train, or not; what is frozen stays as it is, with all that a layer keeps for itself."""
         super().train(mode)
