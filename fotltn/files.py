@@ -19,6 +19,9 @@ ROOT = "FOTLTN_ROOT"
 #: In the environment: the file by which processes of one machine meet that train together.
 MEETING = "FOTLTN_MEETING"
 
+#: In the environment: the database that queries of projects may read.
+DATABASE = "FOTLTN_DATABASE"
+
 #: What a file is to hold: bytes, or a function that writes them.
 Content = bytes | Callable[[BinaryIO], object]
 

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as tables, with the place of every row; tables as text."""
+"""CSV and Parquet files and queries as tables, with the place of every row; tables as text."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pyarrow.parquet as parquet
 from fotltn.errors import DataError
 from fotltn.files import opened
 from fotltn.grounding.cells import NUMBERED, by_word, in_one_dictionary, with_words, words_of
+from fotltn.grounding.sql import QUERY, run_query
 
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _HEAD = 1 << 20  # bytes that the names of columns may take
@@ -32,7 +33,7 @@ class TablePlace:
 
     Args:
         name: the file, or what a data frame is called in messages.
-        kind: rows are lines of text, rows of a Parquet file, or rows of a data frame.
+        kind: rows are lines of text, rows of a Parquet file or a query, or rows of a data frame.
         extra: line ends in cells before each row, for text.
         column: the column that is meant, if it is one.
     """
@@ -68,15 +69,18 @@ def read_file(path: Path) -> tuple[TablePlace, pa.Table]:
                 return TablePlace(str(path), "text", _line_ends(table)), table
             if name.endswith(_PARQUET):
                 return TablePlace(str(path), "parquet"), _read_parquet(file)
+            if name.endswith(QUERY):
+                return TablePlace(str(path), "parquet"), run_query(path, file.read())
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file") from None
     except UnicodeDecodeError:
-        raise DataError(f"cannot read {path}: the names of its columns are not UTF-8") from None
+        what = "it is" if name.endswith(QUERY) else "the names of its columns are"
+        raise DataError(f"cannot read {path}: {what} not UTF-8") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(f"cannot read {path}: {_first_line(error)}") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or _first_line(error)}") from None
-    kinds = ", ".join((*_CSV, *_PARQUET))
+    kinds = ", ".join((*_CSV, *_PARQUET, QUERY))
     raise DataError(f"cannot read {path}: the name must end in one of {kinds}")
 
 

@@ -42,7 +42,7 @@ BAD_CALLS = {  # what follows the command, and the whole message
     "--facts no.csv": "cannot read no.csv: no such file",
     "--facts .": "cannot read .: it is a folder, not a file",
     "--facts t.fot": "cannot read t.fot: the name must end in one of "
-    ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .pq",
+    ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .pq, .sql",
 }
 
 

@@ -192,7 +192,7 @@ def test_a_killed_starter_takes_its_processes_along(tmp_path):
     numbers = children(process, 2)
     wait_for(folder / "model.checkpoints", process)
     process.kill()
-    process.wait()
+    process.communicate()
     until = time.monotonic() + PATIENCE
     while any(Path(f"/proc/{number}").exists() for number in numbers):
         assert time.monotonic() < until

@@ -219,7 +219,7 @@ def test_parquet_columns_that_are_neither_text_nor_numbers(tmp_path, cells, kind
     assert message([tmp_path / "f.parquet"]) == f"error: {wanted}"
 
 
-SUFFIXES = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .pq"
+SUFFIXES = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .pq, .sql"
 FILES = {
     "empty.csv": (b"", "it is empty; the first line must name the columns"),
     "blank.csv": (b"\n\n", "it is empty; the first line must name the columns"),
