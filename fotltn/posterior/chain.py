@@ -84,7 +84,7 @@ class Chain:
         source: the state that each edge leads from.
         letter: its letter.
         target: the state that it leads to.
-        code: what tells it apart from others with these.
+        code: what is said of it under each condition, with axes (edge, condition).
         open: under which conditions there is the edge, with axes (edge, condition).
         last: for each state the remembered bits, as the product has them.
         statics: for each state the value of the static bits.
@@ -95,7 +95,7 @@ class Chain:
 
         Args:
             product: the product.
-            codes: what tells ways apart beside their letters, with axes (condition, state, way).
+            codes: numbers that say something of ways, with axes (condition, state, way).
             device: where to compute.
         """
         self.product, self.device = product, device
@@ -103,7 +103,7 @@ class Chain:
         self.letters = torch.from_numpy(product.letters).to(device)
         places = np.nonzero(product.next < self.states)
         condition, state, way = places
-        steps = np.stack([state, product.letter[state, way], product.next[places], codes[places]])
+        steps = np.stack([state, product.letter[state, way], product.next[places]])
         edges, which = np.unique(steps, axis=1, return_inverse=True)
         degree = np.bincount(edges[0], minlength=self.states)
         states = np.argsort(-degree, kind="stable")
@@ -112,12 +112,15 @@ class Chain:
         turn = np.arange(edges.shape[1]) - first[edges[0]]
         order = np.lexsort((number[edges[0]], turn))
         edges, which = edges[:, order], np.argsort(order)[which.reshape(-1)]
-        self.source, self.letter, self.target, self.code = (
+        self.source, self.letter, self.target = (
             torch.from_numpy(part).to(device)
-            for part in (number[edges[0]], edges[1], number[edges[2]], edges[3])
+            for part in (number[edges[0]], edges[1], number[edges[2]])
         )
         allowed = np.zeros((edges.shape[1], len(product.next)), dtype=bool)
         allowed[which, condition] = True
+        code = np.zeros(allowed.shape, dtype=np.int64)
+        code[which, condition] = codes[places]
+        self.code = torch.from_numpy(code).to(device)
         shape = (len(product.next), self.states + 1, len(product.letters) + 1)
         by_letter = np.full(shape, edges.shape[1], dtype=np.int32)
         by_letter[condition, number[state], product.letter[state, way]] = which

@@ -77,7 +77,6 @@ class Mover:
         free = choices(kind, members, alone, fixed)
         self.chain = Chain(kind.product, free.codes, self.device)
         self.letters = self.chain.letters
-        self.prior = Prior(kind, stated, shared, tables, free, self.chain)
         said: dict[str, list[tuple[str, c.Formula, float]]] = {"": []}  # those learned, by axiom
         for one in kind.pointwise:
             said.setdefault(one[0] if one[0] in scales else "", []).append(one)
@@ -88,7 +87,8 @@ class Mover:
         self._weigh_points()
         costly = {axiom for costs in kind.soft.values() for axiom in costs}
         self._learns = bool((costly | {*said}) & {*scales})
-        self.prior_at = self.prior.look(self._conditions(self.prior.conditions, {})[0])
+        late = self.spans is not None
+        self.prior = Prior(kind, stated, shared, tables, free, self.chain, late=late)
         self.contacts = Contacts(circuit, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}
@@ -119,15 +119,16 @@ class Mover:
         }
 
     def _drawn(self, worlds: Worlds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the prior goes by: edges, cases, where tracks are there, and static values."""
+        """What the prior goes by: edges, conditions, where tracks are there, and static values."""
         bits = self.read(worlds, torch.arange(self.tracks, device=self.device))
         static = as_number(bits[:, :, 0], self.kind.shape.static)
-        edges = self.chain.walk(bits, static, self._cases(worlds))
-        at, inside = self.prior_at, within(self.lengths, self.circuit.times)
+        conditions = self._cases(worlds)
+        edges = self.chain.walk(bits, static, conditions)
+        inside = within(self.lengths, self.circuit.times)
         if self.spans is not None:
-            at = at + self.spans.late(self.circuit.times) * len(self.prior.cases)
+            conditions = conditions + self.spans.late(self.circuit.times) * len(self.symbols)
             inside = self.spans.there(self.circuit.times)
-        return edges, at.T, inside.T, static
+        return edges, conditions.permute(2, 1, 0), inside.T, static
 
     # --- where bits are ---
 
@@ -211,11 +212,8 @@ class Mover:
         for place, bit in enumerate(static):
             by_value += odds[:, 0, bit].unsqueeze(-1) * (values >> place & 1)
         self._static = by_value + self.prior.static
-        case, by_edge = self.prior.case_of(self.symbols), self.prior.by_edge()
-        self._moves = self.chain.moves(by_edge[case].T)
-        if self.spans is not None:  # conditions are told apart where tracks begin late
-            begun = by_edge[len(self.prior.cases) + case]
-            self._moves = torch.cat([self._moves, self.chain.moves(begun.T)], 1)
+        by_edge = self.prior.by_edge().split(len(self.symbols))  # again where tracks begin late
+        self._moves = torch.cat([self.chain.moves(part.T) for part in by_edge], 1)
         weights: dict[int, Tensor] = {}
         couplings = [one for colour in self.colours for one in colour.couplings]
         for one in couplings:

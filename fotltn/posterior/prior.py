@@ -51,7 +51,6 @@ class Group:
         beside: bits of the track's own arguments, whose last values are told apart, too: a relation
             to a certain entity goes by what the track itself was.
         memories: how many memories of axioms are told apart.
-        values: for each case of conditions the value of those, as bits.
     """
 
     names: tuple[str, ...]
@@ -60,7 +59,6 @@ class Group:
     statics: int = 1
     beside: tuple[int, ...] = ()
     memories: int = 1
-    values: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,12 +70,6 @@ class Group:
         """How many tables there are, with one more, the last, for where there is no choice."""
         number, memories = self.shape
         return number * memories + 1
-
-    def where(self, case: Tensor, static: Tensor, beside: Tensor) -> Tensor:
-        """The number of the condition for a case of conditions, static bits, and bits beside."""
-        value = self.values[case] * self.statics
-        value = value + static if self.statics > 1 else value + torch.zeros_like(static)
-        return (value << len(self.beside)) + beside
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +155,7 @@ class Prior:
 
     def __init__(
         self, kind: TrackKind, usable: Collection[int], shared: Collection[tuple[str, ...]],
-        tables: PriorTables, choices: Choices, chain: Chain,
+        tables: PriorTables, choices: Choices, chain: Chain, *, late: bool,
     ) -> None:  # fmt: skip
         """A prior that tells conditions apart, but for groups that several kinds share.
 
@@ -174,6 +166,7 @@ class Prior:
             tables: what is learned.
             choices: what axioms remember, and where they leave no choice.
             chain: the edges of tracks.
+            late: whether tracks may begin later than their traces.
         """
         self.kind, self.device, self.tables = kind, chain.device, tables
         self.chain, self.choices = chain, choices
@@ -188,8 +181,8 @@ class Prior:
                     self._beside(bits[0]), choices.memories[number],
                 )  # fmt: skip
             self.groups.append(group)
-        self.conditions = sorted({number for group in self.groups for number in group.conditions})
-        self.cases = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._shape = (len(kind.shape.conditions) << late, len(chain.source))
+        self._cells = [self._cell(number, late=late) for number in range(len(self.groups))]
         self.static_groups = groups(kind, static=True)
         for group in self.groups:
             if group.names in tables.moves:
@@ -216,29 +209,6 @@ class Prior:
         ]  # fmt: skip
         return tuple(mine[:_MOST_BESIDE])
 
-    def look(self, words: Tensor) -> Tensor:
-        """Which cases of conditions there are; the number of the case of each track and point.
-
-        Args:
-            words: the conditions of the prior, as bits, with axes (track, time).
-        """
-        at: Tensor
-        self.cases, at = torch.unique(words, return_inverse=True)
-        for group in self.groups:
-            group.values = torch.zeros_like(self.cases)
-            for place, number in enumerate(group.conditions):
-                group.values |= (self.cases >> self.conditions.index(number) & 1) << place
-        self._cells = [self._cell(number) for number in range(len(self.groups))]
-        return at
-
-    def case_of(self, words: Tensor) -> Tensor:
-        """The number of the case of values of all conditions, as bits; 0 for those not seen."""
-        chosen = torch.zeros_like(words)
-        for place, number in enumerate(self.conditions):
-            chosen |= (words >> number & 1) << place
-        at = torch.searchsorted(self.cases, chosen).clamp_max(len(self.cases) - 1)
-        return torch.where(self.cases[at] == chosen, at, 0)
-
     @property
     def static(self) -> Tensor:
         """Logarithms of all static bits, by value."""
@@ -255,25 +225,30 @@ class Prior:
         """The names of all groups."""
         return {g.names for g in self.groups} | {names for names, _ in self.static_groups}
 
-    def _cell(self, number: int) -> Tensor:
-        """Where a group's tables speak of edges, with axes (case, edge).
+    def _cell(self, number: int, *, late: bool) -> Tensor:
+        """Where a group's tables speak of edges, with axes (condition, edge).
 
-        Cells of first values come before those of others. Cases are those of conditions, and again
-        these, for points at which tracks begin, whatever their state.
+        Cells of first values come before those of others. If tracks begin late, conditions come
+        again, for points at which they do, whatever their state.
         """
         group, chain = self.groups[number], self.chain
         remembered, size = self.kind.shape.remembered, 1 << len(group.bits)
         last = chain.last[chain.source]
-        statics = chain.statics[chain.source]
         now = as_number(chain.letters[chain.letter], group.bits)
-        memory = chain.in_order(self.choices.states[number])[chain.source]
-        forced = (chain.code >> number & 1).bool()
-        at = torch.arange(len(self.cases), device=self.device).unsqueeze(-1)
-        cells = []
-        for begun in (last < 0, torch.ones_like(last, dtype=torch.bool)):
+        order = range(len(self.kind.conditions))
+        words = torch.tensor(self.kind.shape.conditions, device=self.device)
+        told = chosen_bits(words, order, group.conditions).unsqueeze(-1) * group.statics
+        if group.statics > 1:
+            told = told + chain.statics[chain.source]
+        memory: Tensor | int = 0
+        if group.memories > 1:
+            memory = chain.in_order(self.choices.states[number])[chain.source]
+        forced, cells = (chain.code.T >> number & 1).bool(), []
+        begins = [last < 0, torch.ones_like(last, dtype=torch.bool)]
+        for begun in begins if late else begins[:1]:
             old = torch.where(begun, 0, last)
-            where = group.where(at, statics, chosen_bits(old, remembered, group.beside))
-            where = where * group.memories + (memory if group.memories > 1 else 0)
+            beside = chosen_bits(old, remembered, group.beside)
+            where = ((told << len(group.beside)) + beside) * group.memories + memory
             where = torch.where(forced, group.number - 1, where)
             before = chosen_bits(old, remembered, group.bits)
             follows = group.number * size + (where * size + before) * size + now
@@ -281,17 +256,16 @@ class Prior:
         return torch.cat(cells)
 
     def _spoken(self, number: int) -> Tensor:
-        """What a group's tables say of edges, as logarithms, with axes (case, edge)."""
+        """What a group's tables say of edges, as logarithms, with axes (condition, edge)."""
         names = self.groups[number].names
         both = [self.tables.initial[names].flatten(), self.tables.moves[names].flatten()]
         return torch.cat(both)[self._cells[number]]
 
     def by_edge(self) -> Tensor:
-        """Logarithms of edges, with axes (case, edge); see `_cell`."""
-        size = (2 * len(self.cases), len(self.chain.source))
-        total = torch.zeros(size, dtype=torch.float64, device=self.device)
+        """Logarithms of edges, with axes (condition, edge); see `_cell`."""
+        total = torch.zeros(self._shape, dtype=torch.float64, device=self.device)
         for number in range(len(self.groups)):
-            total = total + self._spoken(number)
+            total += self._spoken(number)
         return total
 
     def density(
@@ -307,7 +281,7 @@ class Prior:
         for number, group in enumerate(self.groups):
             if group.names in names:
                 spoken = torch.nn.functional.pad(self._spoken(number), (0, 1))
-                total += (spoken[at.unsqueeze(-1), edges] * inside.unsqueeze(-1)).sum((0, 1))
+                total += (spoken[at, edges] * inside.unsqueeze(-1)).sum((0, 1))
         return total
 
     def learn(
@@ -318,26 +292,23 @@ class Prior:
 
         Args:
             edges: those that tracks go along, with axes (time, track, world).
-            at: the case, with axes (time, track).
-            inside: whether tracks are there, with the same axes.
+            at: the number of the condition, with the same axes, of world perhaps one.
+            inside: whether tracks are there, with axes (time, track).
             static: values of static bits, with axes (world, track).
             share: how far to move.
             only: the groups that learn.
         """
         worlds, number = edges.shape[-1], len(self.chain.source)
-        places = (at.unsqueeze(-1) * (number + 1) + edges)[inside]
-        counts = torch.bincount(places.flatten(), minlength=2 * len(self.cases) * (number + 1))
-        counted = counts.reshape(-1, number + 1)[:, :-1].double() / worlds
+        inside = inside.unsqueeze(-1) & (edges < number)
+        places, times = torch.unique((at * number + edges)[inside], return_counts=True)
         totals: dict[tuple[str, ...], tuple[Group, Tensor]] = {}
         for cells, group in zip(self._cells, self.groups, strict=True):
             if group.names in only:
                 size = 1 << len(group.bits)
                 nothing = torch.zeros(group.number * size * (1 + size), device=self.device)
                 total = totals.get(group.names, (group, nothing.double()))[1]
-                totals[group.names] = (
-                    group,
-                    total.index_add(0, cells.flatten(), counted.flatten()),
-                )
+                spoken = cells.flatten()[places]
+                totals[group.names] = group, total.index_add(0, spoken, times.double() / worlds)
         tables = self.tables
         for names, (group, total) in totals.items():
             size = 1 << len(names)

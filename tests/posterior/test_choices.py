@@ -42,8 +42,8 @@ def forced(one: Sampler, group: int) -> list[int]:
     """Whether a group has no choice, at each point of the only track, in the only world."""
     (mover,) = one.movers
     mover.help(one.tables)
-    edges = mover._drawn(one.tables)[0][:, 0, 0]
-    codes: list[int] = (mover.chain.code[edges] >> group & 1).tolist()
+    edges, conditions = (part[:, 0, 0] for part in mover._drawn(one.tables)[:2])
+    codes: list[int] = (mover.chain.code[edges, conditions] >> group & 1).tolist()
     return codes
 
 
