@@ -11,14 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, DataWarning, did_you_mean, name_hint
-from fotltn.grounding.clock import clock_of
+from fotltn.errors import DataError, DataWarning, name_hint
+from fotltn.grounding.clock import Clock, clock_of
 from fotltn.grounding.dense import interpretation
+from fotltn.grounding.facts import Facts
 from fotltn.grounding.frames import Source
 from fotltn.grounding.merge import Conflict
 from fotltn.grounding.wide import Sources, Wide, read_wide
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory, check
+from fotltn.logic.signature import Signature
 from fotltn.semantics.from_tensors import interpret
 from fotltn.semantics.tables import Names, Tables
 from fotltn.syntax.theory import Theory
@@ -69,29 +71,61 @@ def read(
     >>> data.names.entities, data.horizon
     ({'car': ('ego',)}, 3)
     """
-    signature = checked_theory(theory).signature
     listed = [wide] if isinstance(wide, Wide) else list(wide)
-    facts, features = read_wide(
-        listed, signature, facts=sources, horizon=horizon, local=local, on_conflict=on_conflict,
-        clock=clock_of(step, origin, timezone), dtype=dtype,
+    named = [presence] if isinstance(presence, str) else presence
+    facts, tables = stated(
+        checked_theory(theory), sources, wide=listed, horizon=horizon, local=local, presence=named,
+        on_conflict=on_conflict, clock=clock_of(step, origin, timezone), dtype=dtype,
     )  # fmt: skip
-    present = dict(facts.present)
-    for name in [presence] if isinstance(presence, str) else presence:
-        decl = signature.predicates.get(name)
-        if decl is None or len(decl.sorts) != 1:
-            hint = did_you_mean(name, signature.predicates) or "it takes one entity"
-            raise DataError(f"'{name}' is no predicate that says where an entity is; {hint}")
-        present[decl.sorts[0]] = (*present.get(decl.sorts[0], ()), name)
-    facts = replace(facts, present=present)
     for warning in facts.warnings:
         warnings.warn(warning.message, DataWarning, stacklevel=2)
-    tables = interpretation(facts, signature, dtype=dtype, sparse=True)
     settings = {
         "horizon": horizon, "local": [*local], "on_conflict": on_conflict, "step": step,
         "origin": origin, "timezone": timezone, "presence": presence,
     }  # fmt: skip
     said = {name: value for name, value in settings.items() if value not in (None, [], ())}
-    return replace(tables, inputs=features, sources=Sources(sources, tuple(listed), said))
+    return replace(tables, sources=Sources(sources, tuple(listed), said))
+
+
+def stated(
+    theory: CheckedTheory,
+    sources: Iterable[Source],
+    *,
+    wide: Iterable[Wide] = (),
+    horizon: int | None = None,
+    local: Sequence[str] = (),
+    presence: Sequence[str] = (),
+    on_conflict: Conflict = "error",
+    clock: Clock | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Facts, Tables]:
+    """Facts as they are stated, and their tables; arguments as of `read`.
+
+    Raises:
+        DataError: a file is missing or wrong, or a predicate is none that says where an entity is.
+    """
+    signature = theory.signature
+    sorts = [(_sort_of_presence(name, signature), name) for name in presence]
+    facts, features = read_wide(
+        wide, signature, facts=sources, horizon=horizon, local=local, on_conflict=on_conflict,
+        clock=clock, dtype=dtype,
+    )  # fmt: skip
+    present = dict(facts.present)
+    for sort, name in sorts:
+        present[sort] = (*present.get(sort, ()), name)
+    facts = replace(facts, present=present)
+    tables = interpretation(facts, signature, dtype=dtype, sparse=True)
+    return facts, replace(tables, inputs=features)
+
+
+def _sort_of_presence(name: str, signature: Signature) -> str:
+    decl = signature.predicates.get(name)
+    if decl is None:
+        known = signature.predicates
+        raise DataError(f"unknown predicate '{name}' for presence; {name_hint(name, known)}")
+    if len(decl.sorts) != 1:
+        raise DataError(f"presence takes a predicate of one entity, not '{name}'")
+    return decl.sorts[0]
 
 
 def tables(

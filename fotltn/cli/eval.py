@@ -33,6 +33,7 @@ from fotltn.syntax.parse import parse_formula
 if TYPE_CHECKING:
     from fotltn.grounding.facts import Facts
     from fotltn.logic import core as c
+    from fotltn.semantics.tables import Tables
 
 
 def evaluate(
@@ -74,15 +75,15 @@ def evaluate(
     goals = _goals(checked, formula or [])
     time = time_point(at)
     room = as_bytes(budget)
+    from fotltn.data import stated
     from fotltn.grounding.clock import clock_of
-    from fotltn.grounding.facts import read_facts
 
     clock = clock_of(step, origin, timezone)
-    table = read_facts(facts, checked.signature, horizon=horizon, clock=clock)
+    table, tables = stated(checked, facts, horizon=horizon, clock=clock)
     longest, several = max(table.lengths), len(table.traces) > 1
     if time is not None and time >= longest:
         raise DataError(f"the time point {time} does not exist: there are 0 to {longest - 1}")
-    rows = _rows(goals, checked, table, meaning, time, threshold, room)
+    rows = _rows(goals, tables, table, meaning, time, threshold, room)
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
     warnings = (*(() if formula else checked.warnings), *table.warnings)
     if as_json:
@@ -129,7 +130,7 @@ def _exponent(semantics: Semantics) -> float | str | None:
 
 def _rows(
     goals: list[tuple[str, c.Formula, tuple[c.Axis, ...]]],
-    checked: CheckedTheory,
+    tables: Tables,
     facts: Facts,
     semantics: Semantics,
     time: int | None,
@@ -139,9 +140,7 @@ def _rows(
     """The values of all goals; none where a trace has ended before the time that is asked for."""
     from fotltn.analysis.ask import Answer
     from fotltn.evaluation import evaluate_all, present
-    from fotltn.grounding.dense import interpretation
 
-    tables = interpretation(facts, checked.signature, sparse=True)
     values = evaluate_all(
         {name: core for name, core, _ in goals}, tables, semantics, at=time, threshold=threshold,
         budget=budget,

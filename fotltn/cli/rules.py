@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fotltn.analysis.rules import Estimate, Rule
     from fotltn.grounding.clock import Clock
-    from fotltn.project.rules import Evidence
+    from fotltn.project.rules import StatedTheory
 
 _LEGEND = (
     "Support: bindings and times where the antecedent is true, in so many traces. Confidence: how "
@@ -115,29 +115,29 @@ def rules(
 
     clock = clock_of(step, origin, timezone)
     stated = _Stated(facts or [], presence or [], horizon, clock)
-    evidence = _evidence(path, stated, data or [], theory, threshold)
-    if not formula and not evidence.theory.axioms:
+    told = _read(path, stated, data or [], theory, threshold)
+    if not formula and not told.theory.axioms:
         raise DataError(f"the theory of '{path}' has no axioms to count; give a --formula")
-    counted = evidence.rules(
+    counted = told.rules(
         formula or (), part=part, semantics=meaning, threshold=threshold, resamples=resamples,
         seed=seed, budget=as_bytes(budget), end=end,
     )  # fmt: skip
-    lines = list(_watched(counted, len(formula or evidence.theory.axioms)))
+    lines = list(_watched(counted, len(formula or told.theory.axioms)))
     if as_json:
-        rule = evidence.rule or rule_of(evidence.tables, threshold)
+        rule = told.rule or rule_of(told.tables, threshold)
         emit_json({
             "ok": True, "part": part, "semantics": meaning.name, **rule.as_dict(),
-            "end": end or evidence.end, "resamples": resamples, "seed": seed,
-            "traces": evidence.tables.batch,
+            "end": end or told.end, "resamples": resamples, "seed": seed,
+            "traces": told.tables.batch,
             "rules": [line.as_dict() for line in lines],
             "warnings": [
-                w.as_dict() for w in (*evidence.theory_warnings, *evidence.fact_warnings)
+                w.as_dict() for w in (*told.theory.warnings, *told.fact_warnings)
             ],
         })  # fmt: skip
         return
     # Formulas may well use what no axiom uses, so that "not used" would mislead.
-    warn(() if formula else evidence.theory_warnings)
-    warn(evidence.fact_warnings)
+    warn(() if formula else told.theory.warnings)
+    warn(told.fact_warnings)
     _print(lines)
 
 
@@ -150,13 +150,13 @@ class _Stated(NamedTuple):
     clock: Clock | None
 
 
-def _evidence(
+def _read(
     path: Path,
     stated: _Stated,
     data: list[Path],
     theory: Path | None,
     threshold: float | None,
-) -> Evidence:
+) -> StatedTheory:
     from fotltn.project.find import is_model
     from fotltn.project.rules import load_project, of_facts, of_model
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from fotltn.analysis.rules import Rule, rules
 from fotltn.analysis.truncation import End
+from fotltn.data import stated
 from fotltn.decisions import DecisionRule, rule_of
 from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
 from fotltn.grounding.clock import Clock
-from fotltn.grounding.dense import interpretation
-from fotltn.grounding.facts import read_facts
 from fotltn.grounding.frames import Source
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
 from fotltn.logic.signature import Signature
@@ -27,14 +26,13 @@ from fotltn.syntax.parse import parse_formula
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class StatedTheory:
     """A theory with what is stated: what rules are counted on.
 
     Args:
         theory: the rules.
         tables: what is stated of all predicates; what is not stated is false.
         parts: the traces for "train", "validation" and "test", if the project says which.
-        theory_warnings: what is odd in the theory.
         fact_warnings: what is odd in the facts.
         end: whether cells that fail only since their trace ends are undecided, or false.
         rule: how what a model predicts was decided, if that is what is stated.
@@ -43,7 +41,6 @@ class Evidence:
     theory: CheckedTheory
     tables: Tables
     parts: Mapping[str, tuple[int, ...]]
-    theory_warnings: tuple[Diagnostic, ...]
     fact_warnings: tuple[Diagnostic, ...]
     end: End = "undecided"
     rule: DecisionRule | None = None
@@ -102,7 +99,7 @@ class Evidence:
 
 def load_project(
     project: Path | str, *, data: Path | str | None = None, theory: Path | str | None = None
-) -> Evidence:
+) -> StatedTheory:
     r"""The theory of a project, and its facts as tables, those kept for testing included.
 
     Args:
@@ -140,15 +137,15 @@ def load_project(
         )
     built = build(config)
     world = built.world
-    warnings = (world.theory.warnings, world.facts.warnings)
-    return Evidence(world.theory, model_of(built).truth, world.parts, *warnings, config.end)
+    warnings = world.facts.warnings
+    return StatedTheory(world.theory, model_of(built).truth, world.parts, warnings, config.end)
 
 
-def of_model(model: Model, *, threshold: float | None = None) -> Evidence:
+def of_model(model: Model, *, threshold: float | None = None) -> StatedTheory:
     """The rules of a model on what it predicts to be true."""
     tables = model.decided(threshold=threshold)
-    rule, warnings = rule_of(model.tables, threshold), model.theory.warnings
-    return Evidence(model.theory, tables, {}, warnings, (), model.config.end, rule)
+    rule = rule_of(model.tables, threshold)
+    return StatedTheory(model.theory, tables, {}, (), model.config.end, rule)
 
 
 def of_facts(
@@ -158,7 +155,7 @@ def of_facts(
     horizon: int | None = None,
     presence: Sequence[str] = (),
     clock: Clock | None = None,
-) -> Evidence:
+) -> StatedTheory:
     """The rules of a theory on tables of facts.
 
     Args:
@@ -172,22 +169,8 @@ def of_facts(
         FotError: a file is missing or wrong, or a predicate is none that says so.
     """
     checked = check(load_theory(theory))
-    sorts = [(_sort(name, checked.signature), name) for name in presence]
-    read = read_facts(facts, checked.signature, horizon=horizon, clock=clock)
-    names = {sort: tuple(n for of_sort, n in sorts if of_sort == sort) for sort, _ in sorts}
-    tables = interpretation(replace(read, present=names), checked.signature, sparse=True)
-    return Evidence(checked, tables, {}, checked.warnings, read.warnings)
-
-
-def _sort(name: str, signature: Signature) -> str:
-    decl = signature.predicates.get(name)
-    if decl is None:
-        known = signature.predicates
-        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
-        raise DataError(f"unknown predicate '{name}' for presence; {hint}")
-    if len(decl.sorts) != 1:
-        raise DataError(f"presence takes a predicate of one entity, not '{name}'")
-    return decl.sorts[0]
+    read, tables = stated(checked, facts, horizon=horizon, presence=presence, clock=clock)
+    return StatedTheory(checked, tables, {}, read.warnings)
 
 
 def _rule(text: str, signature: Signature) -> CheckedAxiom:

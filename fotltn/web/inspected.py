@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fotltn.analysis.cells import Cells, cells_of
 from fotltn.analysis.truncation import End
+from fotltn.data import stated
 from fotltn.decisions import DecisionRule, rule_of
 from fotltn.errors import Diagnostic, Severity
 from fotltn.grounding.clock import Clock
-from fotltn.grounding.dense import interpretation
-from fotltn.grounding.facts import Facts, read_facts
+from fotltn.grounding.facts import Facts
 from fotltn.grounding.labels import Labels
 from fotltn.logic.check import CheckedAxiom, CheckedFormula, CheckedTheory, check
 from fotltn.project.find import find_model
@@ -123,8 +123,7 @@ def of_facts(
         FotError: the theory or a file has errors.
     """
     checked = check(load_theory(theory))
-    stated = read_facts(facts, checked.signature, horizon=horizon, clock=clock)
-    tables = interpretation(stated, checked.signature, sparse=True)
+    read, tables = stated(checked, facts, horizon=horizon, clock=clock)
     meaning = semantics_of(semantics or STABLE_PRODUCT, p)
     name = facts[0].name if len(facts) == 1 else f"{len(facts)} files of facts"
-    return Inspected(name, checked, tables, meaning, threshold, end, stated)
+    return Inspected(name, checked, tables, meaning, threshold, end, read)

@@ -15,7 +15,7 @@ from typing import Any
 from fotltn.analysis.cells import cells_of
 from fotltn.analysis.counts import Counts, count
 from fotltn.analysis.truncation import End
-from fotltn.project.rules import Evidence, of_facts
+from fotltn.project.rules import StatedTheory, of_facts
 from fotltn.semantics.config import CRISP
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "flights"
@@ -115,7 +115,7 @@ def by_fotltn(
     return found
 
 
-def evidence_of(facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY) -> Evidence:
+def evidence_of(facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY) -> StatedTheory:
     """What `fotltn rules` counts on."""
     return of_facts(theory, [facts], horizon=horizon, presence=PRESENCE if presence else ())
 
