@@ -119,7 +119,7 @@ def _diluted(axiom: AxiomAudit, cells: Cells) -> Warned:
                 FindingKind.DILUTED,
                 (
                     f"{axiom.name}: '{words}' is a mean. Where it is true on {axiom.where}, its "
-                    f"value is {degree(average, 2)} on average; one witness among {many:,} gives "
+                    f"value is {degree(average)} on average; one witness among {many:,} gives "
                     f"{many:,}^(-1/{p:g}) = {degree(many ** (-1 / p))}"
                 ),
             )

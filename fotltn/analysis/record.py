@@ -9,7 +9,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 
 T = TypeVar("T")
 
@@ -54,6 +54,6 @@ def look_up(known: Mapping[str, T], name: str, problem: str) -> T:
         DataError: with the problem.
     """
     if name not in known:
-        hint = did_you_mean(name, known) or f"there are {listing(known)}"
+        hint = name_hint(name, known)
         raise DataError(f"{problem}; {hint}")
     return known[name]

@@ -232,7 +232,7 @@ def atoms_at(cells: Cells, cell: Cell, *, crisp: bool = False) -> tuple[AtomValu
 
 def _atom_text(atom: AtomValue) -> str:
     when = "" if atom.time is None else f"@{atom.time}"
-    return f"{atom.text}{when} = {degree(atom.value, 2)}"
+    return f"{atom.text}{when} = {degree(atom.value)}"
 
 
 # --- the largest errors ----------------------------------------------------------------------

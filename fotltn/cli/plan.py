@@ -12,7 +12,7 @@ import typer
 
 from fotltn.cli.options import At, Budget, Exponent, Json, SemanticsName
 from fotltn.cli.output import as_bytes, emit_json, time_point, warn
-from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.check import check as check_theory
 from fotltn.logic.signature import Signature
@@ -198,7 +198,7 @@ def _numbers(option: str, items: list[str], names: Collection[str]) -> dict[str,
     for item in items:
         name, _, number = item.partition("=")
         if name not in names:
-            hint = did_you_mean(name, names) or f"there are {listing(names)}"
+            hint = name_hint(name, names)
             raise DataError(f"{option} {item}: '{name}' is not declared; {hint}")
         if not re.fullmatch(r"(?=.{1,24}$)[0-9]+(_[0-9]+)*", number):
             raise DataError(f"{option} takes NAME=NUMBER, not '{item[:40]}'")

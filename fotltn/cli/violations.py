@@ -171,7 +171,7 @@ def _print(model: Model, rows: list[tuple[str, float | None, Violation]]) -> Non
 
 
 def _atom(atom: AtomValue) -> str:
-    return f"{atom.text.replace(', ', ',')}{_at(atom.time)}={degree(atom.value, 2)}"
+    return f"{atom.text.replace(', ', ',')}{_at(atom.time)}={degree(atom.value)}"
 
 
 # --- why ---------------------------------------------------------------------------------------

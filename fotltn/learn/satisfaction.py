@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.errors import DataError, SemanticsError, name_hint
 from fotltn.evaluation import Evaluator
 from fotltn.learn.objective import Objective, axiom_loss, fixed_row
 from fotltn.learn.schedule import Schedule
@@ -49,7 +49,7 @@ class Axioms:
             raise SemanticsError("two-valued truth has no slope to learn from")
         for name in self.p:
             if name not in self.names:
-                hint = did_you_mean(name, self.names) or f"there are {listing(self.names)}"
+                hint = name_hint(name, self.names)
                 raise DataError(f"a p is given for the unknown axiom '{name}'; {hint}")
         for schedule in self.p.values():
             self.semantics.with_p(schedule.at(0))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, listing, name_hint
 from fotltn.grounding.labels import Labels
 from fotltn.grounding.split import split
 from fotltn.learn.objective import Objective
@@ -75,7 +75,7 @@ class Training:
         if not 0 <= self.seed < 2**63:
             raise DataError(f"a seed is a whole number from 0, not {self.seed}")
         if self.optimiser.lower() not in OPTIMISERS:
-            hint = did_you_mean(self.optimiser, OPTIMISERS) or f"there are {listing(OPTIMISERS)}"
+            hint = name_hint(self.optimiser, OPTIMISERS)
             raise DataError(f"unknown optimiser '{self.optimiser}'; {hint}")
 
 
@@ -119,7 +119,7 @@ class Task:
         ):
             for name in chosen:
                 if name not in known:
-                    hint = did_you_mean(name, known) or f"there are {listing(known)}"
+                    hint = name_hint(name, known)
                     raise DataError(
                         f"a weight or p is given for the unknown {what} '{name}'; {hint}"
                     )

@@ -14,7 +14,7 @@ from fotltn.errors import (
     LimitError,
     Severity,
     did_you_mean,
-    listing,
+    name_hint,
 )
 from fotltn.logic import core as c
 from fotltn.logic import desugar
@@ -67,7 +67,7 @@ class CheckedTheory:
             if axiom.name == name:
                 return axiom
         names = [a.name for a in self.axioms]
-        hint = did_you_mean(name, names) or f"there are {listing(names)}"
+        hint = name_hint(name, names)
         raise DataError(f"the theory has no axiom '{name}'; {hint}")
 
     @property

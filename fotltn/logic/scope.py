@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing
+from fotltn.errors import Diagnostic, Severity, Span, did_you_mean, listing, name_hint
 from fotltn.logic.core import REAL
 from fotltn.logic.signature import Signature
 from fotltn.syntax import formula as f
@@ -293,7 +293,7 @@ class Scope:
             self._error(message, binder.span)
             return
         if sort not in sorts and not self.symbols.infer:
-            hint = did_you_mean(sort, sorts) or f"declared sorts: {listing(sorts)}"
+            hint = name_hint(sort, sorts, "declared sorts:")
             self._error(f"unknown sort '{sort}'", binder.span, hint)
             return
         binding.cell.assign(sort)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from fotltn.errors import did_you_mean, listing, shown
+from fotltn.errors import name_hint, shown
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.steps import Fact, Path, TraceStep, is_number, wrong
+from fotltn.monitor.steps import Fact, Header, Path, TraceStep, is_number, wrong
 
 
 class Checked(NamedTuple):
@@ -35,6 +35,22 @@ class Checker:
         """
         facts = [self._fact(step, f, ("facts", i)) for i, f in enumerate(step.facts)]
         return facts + [self._value(step, f, ("values", i)) for i, f in enumerate(step.values)]
+
+    def entities(self, header: Header) -> None:
+        """Refuse entities of unknown sorts, and what is no list of names.
+
+        Raises:
+            DataError: with the sort.
+        """
+        for sort, names in header.entities.items():
+            if sort not in self.signature.sorts:
+                hint = name_hint(sort, self.signature.sorts)
+                raise wrong(header, f"unknown sort '{sort}'", ("entities", sort), hint)
+            listed = isinstance(names, Sequence) and not isinstance(names, str)
+            if not listed or not all(isinstance(n, str) for n in names):
+                raise wrong(
+                    header, f"the entities of '{sort}' are a list of names", ("entities", sort)
+                )
 
     def _fact(self, step: TraceStep, fact: Fact, path: Path) -> Checked:
         signature = self.signature
@@ -101,7 +117,7 @@ class Checker:
         if not isinstance(name, str):
             raise wrong(step, f"a {kind} comes first, by name, not {shown(name)}", (*path, 0))
         if name not in known:
-            hint = did_you_mean(name, known) or f"there are {listing(known)}"
+            hint = name_hint(name, known)
             if name in others:
                 key = "values" if kind == "predicate" else "facts"
                 hint = f"that belongs under '{key}'"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.checks import Checked, Checker
@@ -43,16 +42,7 @@ class Entries:
         Raises:
             DataError: something in it does not fit the theory.
         """
-        for sort, names in header.entities.items():
-            if sort not in self.signature.sorts:
-                known = self.signature.sorts
-                hint = did_you_mean(sort, known) or f"there are {listing(known)}"
-                raise wrong(header, f"unknown sort '{sort}'", ("entities", sort), hint)
-            listed = isinstance(names, Sequence) and not isinstance(names, str)
-            if not listed or not all(isinstance(n, str) for n in names):
-                raise wrong(
-                    header, f"the entities of '{sort}' are a list of names", ("entities", sort)
-                )
+        self.checker.entities(header)
         checked = self.checker.check(header)
         for item in checked:
             if not self._is_static(item.symbol):
@@ -249,7 +239,7 @@ class Entries:
 
     def _unknown(self, step: TraceStep, item: Checked, sort: str, name: str) -> DataError:
         names = self.roster.came[sort]
-        hint = did_you_mean(name, names) or f"there are {listing(names)}"
+        hint = name_hint(name, names)
         where = [n for _, n in self._mentions(item)].index(name) + 1
         return wrong(
             step,

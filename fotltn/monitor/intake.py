@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
 from fotltn.monitor.cells import NEVER, Columns
@@ -86,16 +86,7 @@ class Intake:
         Raises:
             DataError: something in it does not fit the theory.
         """
-        for sort, names in header.entities.items():
-            if sort not in self.signature.sorts:
-                known = self.signature.sorts
-                hint = did_you_mean(sort, known) or f"there are {listing(known)}"
-                raise wrong(header, f"unknown sort '{sort}'", ("entities", sort), hint)
-            listed = isinstance(names, Sequence) and not isinstance(names, str)
-            if not listed or not all(isinstance(n, str) for n in names):
-                raise wrong(
-                    header, f"the entities of '{sort}' are a list of names", ("entities", sort)
-                )
+        self.checker.entities(header)
         self.default = header.default
         self.closed = fixed_sorts(self.signature, header)
         checked = self.check(header)
@@ -341,7 +332,7 @@ class Intake:
 
     def _unknown(self, step: TraceStep, item: Checked, sort: str, name: str) -> DataError:
         names = self.domain.names[sort]
-        known = did_you_mean(name, names) or f"there are {listing(names)}"
+        known = name_hint(name, names)
         reason = "all its entities are named in the first line"
         if any(sort in f.sorts for f in self.signature.functions.values()):
             reason = "functions take it, so its entities are named in the first line"

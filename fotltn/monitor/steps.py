@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing, shown
+from fotltn.errors import (
+    DataError,
+    Diagnostic,
+    Source,
+    Span,
+    name_hint,
+    shown,
+)
 from fotltn.strict_json import JsonError, read_json
 
 Fact = Sequence[Any]
@@ -149,7 +156,7 @@ def _read_object(value: Mapping[str, Any], line: InputLine | None) -> TraceStep:
     bare = TraceStep(line=line)
     for key in value:
         if key not in _KEYS:
-            hint = did_you_mean(key, _KEYS) or f"there are {listing(_KEYS)}"
+            hint = name_hint(key, _KEYS)
             raise wrong(bare, f"unknown key '{key}'", (key,), hint)
     for key in ("facts", "values"):
         if not isinstance(value.get(key, []), list | tuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.logic.core import REAL
 from fotltn.monitor.steps import Fact, Header, TraceStep
 from fotltn.semantics.sparse import SparseTable
@@ -71,7 +71,7 @@ def _number(data: Tables, trace: int | str) -> int:
     names = data.names.traces
     if isinstance(trace, str):
         if trace not in names:
-            hint = did_you_mean(trace, names) or f"there are {listing(names)}"
+            hint = name_hint(trace, names)
             raise DataError(f"there is no trace '{trace}'; {hint}")
         return names.index(trace)
     if not 0 <= trace < data.batch:

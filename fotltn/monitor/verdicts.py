@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 
 
 class Verdict(StrEnum):
@@ -63,7 +63,7 @@ class States:
             if state.axiom == axiom:
                 return state
         names = [s.axiom for s in self.states]
-        hint = did_you_mean(axiom, names) or f"there are {listing(names)}"
+        hint = name_hint(axiom, names)
         raise DataError(f"the theory has no axiom '{axiom}'; {hint}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.errors import DataError, SemanticsError, listing, name_hint
 from fotltn.evaluation import Evaluator
 from fotltn.logic.core import REAL
 from fotltn.logic.defined import symbols
@@ -384,7 +384,7 @@ def _registered(modules: Mapping[str, nn.Module]) -> nn.ModuleDict:
 
 def _known(kind: str, name: str, known: Mapping[str, object]) -> None:
     if name not in known:
-        hint = did_you_mean(name, known) or f"declared: {listing(known)}"
+        hint = name_hint(name, known, "declared:")
         raise DataError(f"a grounding is given for the unknown {kind} '{name}'; {hint}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.semantics.sparse import SparseTable
 from fotltn.semantics.tables import Tables
 
@@ -30,7 +30,7 @@ def pooled(tables: Tables, relation: str, sort: str) -> Tensor:
     """
     known = tables.signature.predicates
     if relation not in known:
-        hint = did_you_mean(relation, known) or f"declared: {listing(known)}"
+        hint = name_hint(relation, known, "declared:")
         raise DataError(f"inputs.{sort}: unknown predicate '{relation}' of neighbours; {hint}")
     sorts = known[relation].sorts
     if len(sorts) != 2 or sort not in sorts:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.prefix import prefix
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, did_you_mean, listing, name_hint
 from fotltn.grounding.labels import Labels
 from fotltn.logic import core as c
 from fotltn.logic.check import CheckedTheory
@@ -108,7 +108,7 @@ def part(
         _check_numbers("traces", traces, fixed.batch)
     for sort, numbers in cut.items():
         if sort not in fixed.sizes:
-            hint = did_you_mean(sort, fixed.sizes) or f"there are {listing(fixed.sizes)}"
+            hint = name_hint(sort, fixed.sizes)
             raise DataError(f"entities of the unknown sort '{sort}' are to be left out; {hint}")
         _check_numbers(f"entities of '{sort}'", numbers, fixed.sizes[sort])
         check_cut(sort, signature)

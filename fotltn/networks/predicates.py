@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, FotError, did_you_mean, listing
+from fotltn.errors import DataError, FotError, listing, name_hint
 from fotltn.networks.encoders import beside, smoothing
 from fotltn.networks.sequences import takes_presence
 from fotltn.semantics.config import Semantics
@@ -37,7 +37,7 @@ def mlp(
     if min(width, *hidden, outputs) < 1:
         raise DataError(f"the widths of layers are from 1, not {[width, *hidden, outputs]}")
     if activation not in ACTIVATIONS:
-        hint = did_you_mean(activation, ACTIVATIONS) or f"there are {listing(ACTIVATIONS)}"
+        hint = name_hint(activation, ACTIVATIONS)
         raise DataError(f"unknown activation '{activation}'; {hint}")
     layers: list[nn.Module] = []
     sizes = [width, *hidden, outputs]

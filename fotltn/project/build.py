@@ -15,8 +15,7 @@ from fotltn.errors import (
     Diagnostic,
     MissingModuleError,
     SemanticsError,
-    did_you_mean,
-    listing,
+    name_hint,
     shown,
 )
 from fotltn.grounding.dense import present
@@ -473,6 +472,6 @@ def _check_encoders(config: Config) -> None:
 def _number(facts: Facts, sort: str, name: str) -> int:
     names = facts.entities.get(sort, ())
     if name not in names:
-        hint = did_you_mean(name, names) or f"there are {listing(names)}"
+        hint = name_hint(name, names)
         raise DataError(f"inputs.{sort}: no entity is named '{name}'; {hint}")
     return names.index(name)

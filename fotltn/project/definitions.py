@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from fotltn.errors import Diagnostic, FotError, Severity, did_you_mean, listing
+from fotltn.errors import Diagnostic, FotError, Severity, listing, name_hint
 from fotltn.logic.check import CheckedTheory, check_formula
 from fotltn.logic.defined import Definition, definitions_in, symbols
 from fotltn.logic.text import written
@@ -107,7 +107,7 @@ def held(config: Config, theory: CheckedTheory) -> tuple[str, ...]:
     for predicate, how in config.predicates.items():
         for name in how.axioms:
             if name not in known:
-                hint = did_you_mean(name, known) or f"there are {listing(known)}"
+                hint = name_hint(name, known)
                 message = f"the theory has no axiom '{name}'"
                 raise config.error(("predicates", predicate, "axioms"), message, hint)
             names[name] = None

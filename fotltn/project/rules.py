@@ -10,7 +10,7 @@ from fotltn.analysis.rules import Rule, rules
 from fotltn.analysis.truncation import End
 from fotltn.data import stated
 from fotltn.decisions import DecisionRule, rule_of
-from fotltn.errors import DataError, Diagnostic, did_you_mean, listing
+from fotltn.errors import DataError, Diagnostic, listing, name_hint
 from fotltn.grounding.clock import Clock
 from fotltn.grounding.frames import Source
 from fotltn.logic.check import CheckedAxiom, CheckedTheory, check, check_formula
@@ -88,7 +88,7 @@ class StatedTheory:
         if part is None:
             return None
         if part not in self.parts:
-            hint = did_you_mean(part, self.parts) or f"there are {listing(self.parts)}"
+            hint = name_hint(part, self.parts)
             if not self.parts:
                 hint = "the project has no [data.split]"
             raise DataError(f"there is no part '{part}' of the traces; {hint}")

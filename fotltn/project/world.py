@@ -11,7 +11,14 @@ from typing import assert_never, cast
 import torch
 from torch import Tensor, nn
 
-from fotltn.errors import DataError, Diagnostic, ParseError, Severity, did_you_mean, listing
+from fotltn.errors import (
+    DataError,
+    Diagnostic,
+    ParseError,
+    Severity,
+    listing,
+    name_hint,
+)
 from fotltn.grounding.dense import interpretation
 from fotltn.grounding.facts import Facts, read_facts
 from fotltn.grounding.frames import Source
@@ -251,7 +258,7 @@ def _check_names(config: Config, signature: Signature) -> None:
     ):
         for path in paths:
             if path[-1] not in known:
-                hint = did_you_mean(path[-1], known) or f"the theory declares {listing(known)}"
+                hint = name_hint(path[-1], known, "the theory declares")
                 message = f"the project speaks of the unknown {kind} '{path[-1]}'"
                 raise config.error(path, message, hint)
 
@@ -430,7 +437,7 @@ def _renumbered(
         for sort, entity in zip(sorts, named, strict=True):
             names = known.local[sort][where] if sort in known.local else known.entities[sort]
             if entity not in names:
-                hint = did_you_mean(entity, names) or f"it knows {listing(names)}"
+                hint = name_hint(entity, names, "it knows")
                 raise DataError(f"{shown}: the model knows no '{entity}' of sort '{sort}'; {hint}")
             row.append(names.index(entity))
         yield [*row, time]
@@ -443,7 +450,7 @@ def _traces(shown: str, trace: str, static: bool, known: Facts) -> Sequence[int]
         if static or len(known.traces) == 1:
             return range(len(known.traces))
         raise DataError(f"{shown} has no trace, but the model knows {listing(known.traces)}")
-    hint = did_you_mean(trace, known.traces) or f"it knows {listing(known.traces)}"
+    hint = name_hint(trace, known.traces, "it knows")
     raise DataError(f"{shown}: the model knows no trace '{trace}'; {hint}")
 
 

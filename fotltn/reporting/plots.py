@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fotltn.errors import DataError, did_you_mean, listing
+from fotltn.errors import DataError, name_hint
 from fotltn.format import count, number
 from fotltn.reporting.theme import (
     BLUE,
@@ -236,7 +236,7 @@ def calibration(measured: Calibration, *, title: str = "", ax: Axes | None = Non
 
 def _known(what: str, name: str, names: Sequence[str] | Scores) -> None:
     if name not in names:
-        hint = did_you_mean(name, names) or f"there are {listing(names)}"
+        hint = name_hint(name, names)
         raise DataError(f"there is no {what} '{name}' to draw; {hint}")
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from fotltn.errors import DataError, SemanticsError, did_you_mean, listing
+from fotltn.errors import DataError, SemanticsError, did_you_mean, listing, name_hint
 
 
 class Negation(StrEnum):
@@ -239,7 +239,7 @@ def named(name: str) -> Semantics:
     """
     if name in SEMANTICS:
         return SEMANTICS[name]
-    hint = did_you_mean(name, SEMANTICS) or f"there are {listing(SEMANTICS)}"
+    hint = name_hint(name, SEMANTICS)
     raise SemanticsError(f"unknown semantics '{name}'; {hint}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from fotltn.errors import BuildError, did_you_mean, listing
+from fotltn.errors import BuildError, name_hint
 from fotltn.syntax.formula import Formula, Placed
 
 
@@ -114,7 +114,7 @@ class Theory:
             if axiom.name == name:
                 return axiom
         names = [a.name for a in self.axioms]
-        hint = did_you_mean(name, names) or f"axioms: {listing(names)}"
+        hint = name_hint(name, names, "axioms:")
         raise BuildError(f"the theory has no axiom '{name}'; {hint}")
 
     def __getitem__(self, name: str) -> Axiom:

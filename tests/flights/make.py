@@ -115,7 +115,9 @@ def by_fotltn(
     return found
 
 
-def evidence_of(facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY) -> StatedTheory:
+def evidence_of(
+    facts: Path, horizon: int, *, presence: bool, theory: Path = THEORY
+) -> StatedTheory:
     """What `fotltn rules` counts on."""
     return of_facts(theory, [facts], horizon=horizon, presence=PRESENCE if presence else ())
 

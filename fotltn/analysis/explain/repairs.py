@@ -46,7 +46,7 @@ class Flip(Record):
         """What is done, in words."""
         when = "" if self.time is None else f" at {self.time}"
         becomes = "true" if self.becomes else "false"
-        return f"{self.text}{when} becomes {becomes} (it is {degree(self.value, 2)})"
+        return f"{self.text}{when} becomes {becomes} (it is {degree(self.value)})"
 
 
 @dataclass(frozen=True, slots=True)

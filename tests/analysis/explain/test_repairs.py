@@ -144,7 +144,7 @@ def test_of_equally_small_repairs_the_one_in_doubt_is_chosen():
     assert found.flips is not None
     assert [(f.text, f.becomes, f.time) for f in found.flips] == [("B(agent0)", True, 0)]
     assert str(found) == (
-        "B(agent0) at 0 becomes true (it is 0.45); no smaller set of facts will do"
+        "B(agent0) at 0 becomes true (it is 0.450); no smaller set of facts will do"
     )
     assert found.as_dict()["exact"] is True
 
