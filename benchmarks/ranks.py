@@ -132,6 +132,7 @@ def main() -> None:
     for _ in range(args.repeats):
         for count in args.counts:
             times[count].append(run(count))
+            print(count, times[count][-1], file=sys.stderr)
     rows = []
     for count, taken in times.items():
         wall, core = (statistics.median(one[k] for one in taken) for k in ("wall", "core"))

@@ -23,7 +23,7 @@ from tests.learn import tasks
 from tests.learn.processes import alone, start, together
 from tests.patience import PATIENCE
 
-TRACES, EPOCHS = 7, 4
+TRACES, EPOCHS = 7, 2
 
 
 def drawing():
