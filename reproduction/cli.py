@@ -247,7 +247,7 @@ def pages(
         bool, typer.Option("--check", help="Write nothing; fail if a page is stale.")
     ] = False,
 ) -> None:
-    """Write docs/reproduction.md and docs/recipe.md, with their figures, from the records."""
+    """Write the pages in docs/ about the experiments, with their figures, from the records."""
     from reproduction.pages import stale, write
 
     if not check:

@@ -1,4 +1,4 @@
-"""The pages about the experiments, docs/reproduction.md and docs/recipe.md, from the records."""
+"""The pages in docs/ about the experiments, from the records."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from fotltn.reporting.theme import save
 from reproduction.paper.published import METHODS
 from reproduction.paper.reproduce import background
 from reproduction.recipe import page as recipe
-from reproduction.report.page import page
+from reproduction.report.page import page, tables_page
 from reproduction.report.records import Record, read
 from reproduction.report.sweeps import results_figure
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+REMARKS = ("remarks", "varied")  # what people wrote for the first page, and for the second
 
 
 def texts(docs: Path = DOCS) -> dict[Path, str]:
-    """Both pages, as they should be."""
+    """All pages, as they should be."""
     records, more = _records(docs)
     folder = docs / "reproduction"
-    remarks = (folder / "remarks.md.in").read_text("utf-8").replace("READINGS", readings(folder))
+    remarks, varied = ((folder / f"{name}.md.in").read_text("utf-8") for name in REMARKS)
     return {
         docs / "reproduction.md": page(
             records,
@@ -29,7 +30,13 @@ def texts(docs: Path = DOCS) -> dict[Path, str]:
             wall=wall(records),
             figures={"PR-AUC and KB-SAT, ours and the paper's": "reproduction/results.png"},
             remarks=remarks,
+            more="reproduction-tables.md",
             **background(),
+        ),
+        docs / "reproduction-tables.md": tables_page(
+            records,
+            back="reproduction.md",
+            remarks=varied.replace("READINGS", readings(folder)),
         ),
         docs / "recipe.md": recipe.build(more, docs / "recipe"),
     }
@@ -41,7 +48,7 @@ def stale(docs: Path = DOCS) -> list[str]:
 
 
 def write(docs: Path = DOCS) -> None:
-    """Write both pages and their figures."""
+    """Write all pages and their figures."""
     for path, text in texts(docs).items():
         path.write_text(text, "utf-8")
     records, more = _records(docs)

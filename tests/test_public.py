@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 #: The pages about the paper's experiments, which are no part of the package.
-BESIDE = {"reproduction.md", "recipe.md"}
+BESIDE = {"reproduction.md", "reproduction-tables.md", "recipe.md"}
 PUBLIC = {"fotltn", "fotltn.dsl"}
 
 

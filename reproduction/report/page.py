@@ -25,6 +25,7 @@ def page(
     wall: Mapping[str, float] | None = None,
     figures: Mapping[str, str] | None = None,
     remarks: str = "",
+    more: str = "",
 ) -> str:
     """The page in Markdown.
 
@@ -37,6 +38,7 @@ def page(
         wall: measured wall times in seconds, by what was measured.
         figures: captions and the paths of their pictures, relative to the page.
         remarks: Markdown that comes after the claims: what differs, and why.
+        more: where the page with the other tables is, relative to this one.
 
     Raises:
         DataError: there are no records.
@@ -55,7 +57,26 @@ def page(
         _reading(records, truth or {}, all_false),
         _section(tables.welch_table(records)),
         _section(tables.statistics_table(statistics)) if statistics else "",
-        "## What the paper does not show\n",
+        f"What the paper does not show is on [another page]({more}).\n" if more else "",
+        "## Time and settings\n\n" + _times(records, wall or {}),
+        _section(extra_tables.times_table(records)),
+        _section(extra_tables.settings_table(records)),
+    ]  # fmt: skip
+    return "\n".join(part for part in parts if part)
+
+
+def tables_page(records: Sequence[Record], *, back: str, remarks: str = "") -> str:
+    """The page in Markdown with the tables that the paper does not have.
+
+    Args:
+        records: the runs.
+        back: where the page about the paper is, relative to this one.
+        remarks: Markdown that comes first.
+    """
+    parts = [
+        f"# The paper, reproduced: more tables\n\nThese tables add to [the main page]({back}), "
+        "and are made of the same runs.\n",
+        remarks.strip() + "\n" if remarks.strip() else "",
         *(
             _section(extra_tables.predicates_table(records, data=data))
             for data in data_sets(records)
@@ -65,9 +86,6 @@ def page(
             extra_tables.axioms_table(records, "violations"),
             extra_tables.axioms_table(records, "axioms"),
         )),
-        "## Time and settings\n\n" + _times(records, wall or {}),
-        _section(extra_tables.times_table(records)),
-        _section(extra_tables.settings_table(records)),
     ]  # fmt: skip
     return "\n".join(part for part in parts if part)
 

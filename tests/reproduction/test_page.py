@@ -10,7 +10,7 @@ import pytest
 
 from fotltn.errors import DataError
 from reproduction.report.export import all_tables, write_report
-from reproduction.report.page import page
+from reproduction.report.page import page, tables_page
 from reproduction.report.records import Record, record
 from tests.reproduction.synthetic import STATISTICS, TRUTH, grid, values
 
@@ -61,7 +61,7 @@ def test_times_and_pictures_and_remarks():
 
 
 def test_every_table_is_a_table_and_headings_are_unique():
-    text = whole(grid())
+    text = whole(grid()) + "\n" + tables_page(grid(), back="reproduction.md")
     headings = re.findall(r"^#+ .*$", text, re.MULTILINE)
     assert len(headings) == len(set(headings)) > 12
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
