@@ -16,7 +16,9 @@ sys.path.insert(0, str(DOCS.parent))  # `docs/reproduction` is no package
 
 from reproduction.caviar.scores import CLASSES, Scores, compared, interval, resampled  # noqa: E402
 
-RECORD = DOCS / "caviar" / "runs.jsonl"
+RECORDS = DOCS / "caviar"
+#: The study, and a first round of it, which alone has few labels.
+STUDY, FIRST = "runs.jsonl", "first.jsonl"
 #: The methods of the main tables, and what the page calls them.
 METHODS = {
     "rules in pixels": "two crisp rules, in pixels",
@@ -48,29 +50,33 @@ OURS, NO_RULES = "posterior and network", "network and inertia"
 
 
 @cache
-def _rows() -> list[dict[str, Any]]:
-    return [json.loads(text) for text in RECORD.read_text("utf-8").splitlines()]
+def _rows(file: str = STUDY) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in (RECORDS / file).read_text("utf-8").splitlines()]
 
 
-def _counts(method: str, labels: str, name: str) -> dict[str, Any]:
+def _counts(method: str, labels: str, name: str, file: str = STUDY) -> dict[str, Any]:
     """Counts of a class by clip."""
-    rows = [r for r in _rows() if (r["method"], r["labels"]) == (method, labels)]
+    rows = [r for r in _rows(file) if (r["method"], r["labels"]) == (method, labels)]
     return {
         v: c for r in sorted(rows, key=lambda r: r["fold"]) for v, c in r["counts"][name].items()
     }
 
 
 @cache
-def _metrics(method: str, labels: str, name: str) -> dict[str, Any] | None:
-    """All metrics of a class, on all clips and on clips drawn anew; None if it was not run."""
-    by_video = _counts(method, labels, name)
-    videos = sorted(by_video)
-    return Scores(by_video, videos).metrics(resampled(len(videos))) if videos else None
+def _metrics(method: str, labels: str, name: str, file: str = STUDY) -> dict[str, Any] | None:
+    """All metrics of a class, on all clips and on clips drawn anew; None unless all are judged."""
+    by_video = _counts(method, labels, name, file)
+    videos = sorted({video for row in _rows(file) for video in row["counts"][name]})
+    if by_video.keys() != set(videos):
+        return None
+    return Scores(by_video, videos).metrics(resampled(len(videos)))
 
 
-def _run(methods: Mapping[str, str], labels: str, name: str) -> dict[str, dict[str, Any]]:
+def _run(
+    methods: Mapping[str, str], labels: str, name: str, file: str = STUDY
+) -> dict[str, dict[str, Any]]:
     """The metrics of those methods that are on record, by what the page calls them."""
-    results = {text: _metrics(method, labels, name) for method, text in methods.items()}
+    results = {text: _metrics(method, labels, name, file) for method, text in methods.items()}
     return {text: metrics for text, metrics in results.items() if metrics is not None}
 
 
@@ -130,16 +136,18 @@ def caviar_differences() -> str:
 
 
 def caviar_labels() -> str:
-    """F1 and log-loss by the number of labels."""
+    """F1 and log-loss by the number of labels, in the first round."""
     lines = []
     for key in ("f1", "loss"):
         for name in CLASSES:
-            lines += [f"| {METRICS[key]} of {name} | " + " | ".join(AMOUNTS.values()) + " |"]
-            lines += ["| --- |" + " ---: |" * len(AMOUNTS)]
-            results = [_run(METHODS, amount, name) for amount in AMOUNTS]
-            for text in results[1]:
-                cells = [f"{float(metrics[text][key][0]):.3f}" for metrics in results]
-                lines.append(f"| {text} | {' | '.join(cells)} |")
+            results = {text: _run(METHODS, amount, name, FIRST) for amount, text in AMOUNTS.items()}
+            shown = {text: run for text, run in results.items() if METHODS[OURS] in run}
+            lines += [f"| {METRICS[key]} of {name} | " + " | ".join(shown) + " |"]
+            lines += ["| --- |" + " ---: |" * len(shown)]
+            for text in METHODS.values():
+                if all(text in run for run in shown.values()):
+                    cells = [f"{float(run[text][key][0]):.3f}" for run in shown.values()]
+                    lines.append(f"| {text} | {' | '.join(cells)} |")
             lines.append("")
     return "\n".join(lines[:-1])
 
@@ -197,7 +205,11 @@ def _value(key: str, value: float) -> str:
 def caviar_time() -> str:
     """How long it took."""
     total = sum(row["seconds"] for row in _rows()) / 60
-    return f"All {len(_rows())} runs, with all choices, took {total:.0f} minutes of computing."
+    first = sum(row["seconds"] for row in _rows(FIRST)) / 60
+    return (
+        f"The {len(_rows())} runs, with all choices, took {total:.0f} minutes of computing; the "
+        f"{len(_rows(FIRST))} of the first round took {first:.0f}."
+    )
 
 
 def caviar_worst() -> str:

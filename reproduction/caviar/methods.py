@@ -40,8 +40,8 @@ CRISP = {
 }
 #: Two rules as others write them, with a distance in pixels.
 TWO = {
-    "Moving": "(Close(p) & Steps(p) & !Runs(p)) S (Close(p) & Walk(p) & Aligned(p))",
-    "Meeting": "!(Steps(p) & !Close(p) | Runs(p)) S (Close(p) & Still(p))",
+    "Moving": "!(!Near(p) | Runs(p) | !Steps(p)) S (Close(p) & Walk(p) & Aligned(p))",
+    "Meeting": "!(!Near(p) | Runs(p) | Walk(p)) S (Close(p) & !Walk(p) & !Runs(p))",
 }
 
 
