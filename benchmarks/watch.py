@@ -30,6 +30,7 @@ from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import cells_of
 from fotltn.logic import core as c
 from fotltn.monitor.journal import Journal
+from fotltn.monitor.monitor import Keep, Monitor
 from fotltn.monitor.steps import Header
 from fotltn.monitor.watch import Watch
 from fotltn.project.scene import Scene, generate
@@ -86,6 +87,20 @@ def speed(count: int) -> Iterator[dict[str, Any]]:
         how = "many at once" if at_once else "one by one"
         yield {"what": f"13 axioms, 20 agents, {how}", "seconds": spent, "violations": told,
                "steps/s": len(some) / spent}  # fmt: skip
+
+
+def values(count: int) -> Iterator[dict[str, Any]]:
+    """The same in a monitor: verdicts of whole axioms, with their degrees and without."""
+    scene = generate(10, 10, 2000, seed=0)
+    lines = [json.dumps(step) for step in steps_of(scene)]
+    lines = (lines * (count // len(lines) + 1))[:count]
+    kinds: list[tuple[Keep, str]] = [("constant", "with values"), ("none", "verdicts alone")]
+    for keep, how in kinds:
+        monitor = Monitor(carped_theory(), header=header_of(scene), values=keep)
+        began = time.process_time()
+        steps = sum(1 for _ in monitor.steps(lines))
+        spent = time.process_time() - began
+        yield {"what": f"monitor, {how}", "seconds": spent, "steps/s": steps / spent}
 
 
 def entities(count: int) -> Iterator[dict[str, Any]]:
@@ -245,7 +260,7 @@ def main() -> None:
     if options.day is not None:
         rows = [whole_day(options.day, options.kills)]
     else:
-        rows = [*speed(options.steps), *entities(options.entities), *nested(10_000)]
+        rows = [*speed(options.steps), *values(options.steps), *entities(options.entities), *nested(10_000)]
         rows += memory(options.long)
     report("The watch", rows, options.json)
 

@@ -35,9 +35,9 @@ def inspect(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="MODEL [OTHER] | THEORY FACTS",
-            help="The folder of a model or project; two of them; or a theory file (.fot) and "
-            "files of facts.",
+            metavar="MODEL [OTHER] | THEORY FACTS | STATE",
+            help="The folder of a model or project; two of them; a theory file (.fot) and files "
+            "of facts; or the folder of a running watch (watch --state).",
             show_default=False,
         ),
     ],
@@ -93,7 +93,8 @@ def inspect(
     from fotltn.cli.terminal import Terminal
 
     try:
-        from fotltn.web.serve import new_token, open_browser, serve
+        from fotltn.web.live import is_state
+        from fotltn.web.serve import new_token, open_browser, serve, serve_watch
     except ImportError as error:
         raise missing("the inspector needs", str(error.name), "inspect") from None
 
@@ -106,21 +107,31 @@ def inspect(
         with console.status(console.render_str(f"reading {', '.join(map(str, paths))}")):
             return _sides(paths, meaning, p, threshold, end, horizon, clock, data or [])
 
-    def ready(state: WebState, address: Address) -> None:
+    def announce(names: str, address: Address) -> None:
         """Print where the pages are, at once."""
         if as_json:
             content = {"url": address.url, "port": address.port, "token": address.token}
             emit_json({"ok": True, **content})
         else:
-            for side in state.sides:
-                warn(side.warnings)
-            print(f"{' and '.join(side.name for side in state.sides)}: {address.url}")
+            print(f"{names}: {address.url}")
             print("Stop with Ctrl-C.")
         sys.stdout.flush()
         if opened:
             open_browser(address.url)
 
+    def ready(state: WebState, address: Address) -> None:
+        if not as_json:
+            for side in state.sides:
+                warn(side.warnings)
+        announce(" and ".join(side.name for side in state.sides), address)
+
     secret = None if open_to_all else token or new_token()
+    if len(paths) == 1 and is_state(paths[0]):
+        name = str(paths[0])
+        serve_watch(
+            paths[0], host=host, port=port, token=secret, ready=lambda at: announce(name, at)
+        )
+        return
     serve(read, host=host, port=port, token=secret, budget=room, ready=ready)
 
 

@@ -272,12 +272,15 @@ class _Teller:
                 self.standings(f"after step {self.watch.count - 1}")
             if self.watch.count - self.saved >= self.save_every:
                 self.save()
+            if self.journal is not None:
+                self.journal.tell(self.watch)
         sys.stdout.flush()
 
     def save(self) -> None:
         """Write a snapshot, if there is a folder for it."""
         if self.journal is not None:
             self.journal.save(self.watch, self.place)
+            self.journal.tell(self.watch, at_once=True)
             self.saved = self.watch.count
 
     def tell(self, events: Iterable[CellEvent]) -> None:

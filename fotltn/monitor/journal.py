@@ -2,6 +2,7 @@
 
     watch.json           what was known after some step, and where the input went on from there
     events.jsonl         every event, once
+    now.json             how axioms stand and what is open, for a page that follows
     input-COUNT.jsonl    steps since then, of an input that cannot be read again
 
 Events come in one order, whatever steps are taken at once. So after a stop, steps since the
@@ -10,8 +11,10 @@ snapshot are taken again, and as many events as `events.jsonl` has beyond it are
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +25,12 @@ from fotltn.files import write_files
 from fotltn.monitor.events import SCHEMA, CellEvent
 from fotltn.monitor.watch import Watch
 from fotltn.strict_json import JsonError, read_json
+
+#: The file of how a watch stands now.
+NOW = "now.json"
+
+_SHOWN = 200  # open cells that are told of
+_SHARE = 0.05  # of the time that telling may take
 
 
 class Journal:
@@ -43,6 +52,7 @@ class Journal:
         self.again: list[str] = []
         self.number = 0
         self._known = 0
+        self._tell_at = 0.0
         self._input: BinaryIO | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +113,26 @@ class Journal:
             self._events.write("".join(lines).encode())
             self._events.flush()
         return fresh
+
+    def tell(self, watch: Watch, *, at_once: bool = False) -> None:
+        """Write how a watch stands, once a second at most, and seldom where that takes long.
+
+        Raises:
+            DataError: it cannot be written.
+        """
+        began = time.monotonic()
+        if began < self._tell_at and not at_once:
+            return
+        standings = [one.as_dict() for one in watch.standings().values()]
+        cells = [cell.as_dict() for cell in itertools.islice(watch.open(), _SHOWN)]
+        cells.sort(key=lambda cell: (cell["due"] is None, cell["due"]))
+        value = {
+            "schema": SCHEMA, "steps": watch.count, "ended": watch.ended, "window": watch.window,
+            "axioms": standings, "open": cells, "open_in_all": sum(s["open"] for s in standings),
+        }  # fmt: skip
+        write_files({self.folder / NOW: json.dumps(value, ensure_ascii=False).encode()})
+        spent = time.monotonic() - began
+        self._tell_at = began + max(1.0, spent / _SHARE)
 
     def save(self, watch: Watch, place: Any) -> None:
         """Write a snapshot, from which another run goes on.

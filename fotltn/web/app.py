@@ -18,7 +18,7 @@ from starlette.routing import Route
 from fotltn.errors import FotError
 from fotltn.web import compare, formulas, predicates, views, what_if
 from fotltn.web.jobs import VISITOR, PendingError
-from fotltn.web.responses import RefusedError, answer, failed, failure, static_files, wants
+from fotltn.web.responses import RefusedError, answer, failed, failure, static_response, wants
 from fotltn.web.security import Guard, Rules, visitor_of
 from fotltn.web.state import WebState
 
@@ -37,9 +37,6 @@ PAGES: dict[str, View] = {
     "/compare": compare.compare,
     "/facts.csv": what_if.facts,
 }
-
-#: For files whose address changes with their content.
-_FOREVER = "max-age=31536000, immutable"
 
 _log = logging.getLogger("fotltn.web")
 
@@ -125,11 +122,7 @@ def _pending(request: Request) -> Response:
 
 
 async def _static(request: Request) -> Response:
-    file = static_files().get(request.path_params["name"])
-    if file is None:
-        return failure(request, 404, "there is no such file")
-    content, kind = file
-    return Response(content, media_type=kind, headers={"cache-control": _FOREVER})
+    return static_response(request)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

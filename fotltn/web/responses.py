@@ -150,11 +150,23 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
         ("fotltn.web", "static", "heat.js", "text/javascript"),
         ("fotltn.web", "static", "formula.js", "text/javascript"),
         ("fotltn.web", "static", "inspect.js", "text/javascript"),
+        ("fotltn.web", "static", "live.css", "text/css"),
+        ("fotltn.web", "static", "live.js", "text/javascript"),
         ("fotltn.web", "static", "icon.svg", "image/svg+xml"),
     ):
         file = resources.files(package).joinpath(folder, name)
         files[name] = (file.read_bytes(), f"{kind}; charset=utf-8")
     return files
+
+
+def static_response(request: Request) -> Response:
+    """The file that an address names, for browsers to keep: its address changes with it."""
+    file = static_files().get(request.path_params["name"])
+    if file is None:
+        return failure(request, 404, "there is no such file")
+    content, kind = file
+    headers = {"cache-control": "max-age=31536000, immutable"}
+    return Response(content, media_type=kind, headers=headers)
 
 
 @cache

@@ -9,13 +9,16 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 
 from fotltn.errors import DataError
 from fotltn.web.app import application
 from fotltn.web.connections import Connection
 from fotltn.web.inspected import Inspected
+from fotltn.web.live import Followed, live_application
 from fotltn.web.security import MAX_TARGET, Rules
 from fotltn.web.state import WebState
 
@@ -96,8 +99,12 @@ def server(
         address: where requests come to.
         ready: called when requests are about to be answered.
     """
+    return _server(application(state, address.rules, ready))
+
+
+def _server(app: Starlette) -> uvicorn.Server:
     config = uvicorn.Config(
-        application(state, address.rules, ready), log_level="warning", access_log=False,
+        app, log_level="warning", access_log=False,
         http=Connection, ws="none", lifespan="on", server_header=False, date_header=False,
         proxy_headers=False, timeout_keep_alive=20, timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_TARGET + 24_000,
@@ -132,6 +139,39 @@ def serve(
         state = WebState(sides(), budget=budget)
         state.warm()
         server(state, address, ready=lambda: ready(state, address)).run(sockets=[taken])
+
+
+def live_server(
+    followed: Followed, address: Address, *, ready: Callable[[], None] | None = None
+) -> uvicorn.Server:
+    """A server of the page of a running watch, likewise."""
+    return _server(live_application(followed, address.rules, ready))
+
+
+def serve_watch(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None,
+    ready: Callable[[Address], None],
+) -> None:
+    """Serve the page of a watch, from the folder of its state, until it is stopped.
+
+    Args:
+        folder: the folder.
+        host: the address, as browsers will name it.
+        port: the port; without, a free one.
+        token: what clients must know; None if nothing.
+        ready: called when requests are answered.
+
+    Raises:
+        DataError: the port is taken, or no watch has written there.
+    """
+    followed = Followed(folder)
+    taken, address = listen(host, port, token)
+    with taken:
+        live_server(followed, address, ready=lambda: ready(address)).run(sockets=[taken])
 
 
 def open_browser(url: str) -> None:

@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 import torch
+import uvicorn
 
 from fotltn.cli.new import make
 from fotltn.project.build import build
@@ -111,8 +112,13 @@ class Served:
 
 def served(*sides: Inspected, budget: int = 2**28) -> Iterator[Served]:
     """Serve until the caller is done."""
+    yield from serving(lambda address: server(WebState(sides, budget=budget), address))
+
+
+def serving(make: Callable[[Address], uvicorn.Server]) -> Iterator[Served]:
+    """Run a server until the caller is done."""
     taken, address = listen("127.0.0.1", None, TOKEN)
-    running = server(WebState(sides, budget=budget), address)
+    running = make(address)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [taken]})
     thread.start()
     while not running.started and thread.is_alive():

@@ -1,0 +1,144 @@
+"""The page of a running watch, in a real browser and by its JSON."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fotltn.errors import DataError
+from fotltn.monitor.journal import Journal
+from fotltn.monitor.watch import Watch
+from fotltn.syntax.load import parse_theory
+from fotltn.web.live import Followed
+from fotltn.web.serve import live_server
+from tests.patience import PATIENCE
+from tests.web.conftest import TOKEN, Served, client_of, serving
+from tests.web.test_browser import FLAGS
+
+THEORY = """
+sort ped
+predicate Crossing(ped), Looking(ped), Safe(ped)
+axiom Looks: forall y. G(Crossing(y) -> Looking(y))
+axiom Ends: forall y. G(Crossing(y) -> F[<=3] Safe(y))
+"""
+
+
+class Running:
+    """A watch that writes into a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.watch, self.journal = Watch(parse_theory(THEORY)), Journal(folder)
+
+    def go_on(self, *steps: list[Any]) -> None:
+        self.journal.write(self.watch.steps(steps))
+        self.journal.tell(self.watch, at_once=True)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    run = Running(tmp_path / "state")
+    with run.journal:
+        yield run
+
+
+@pytest.fixture
+def page_server(running: Running) -> Iterator[Served]:
+    running.go_on([("Looking", "ann")])
+    followed = Followed(running.journal.folder)
+    yield from serving(lambda address: live_server(followed, address))
+
+
+def test_what_is_new_is_there_at_the_next_look(running, page_server):
+    with client_of(page_server) as client:
+        before = client.get("/").json()
+        assert (before["steps"], before["alarms"], before["open_in_all"]) == (1, [], 0)
+        running.go_on([("Crossing", "<b>bo</b>")], [])
+        after = client.get("/").json()
+        assert [e["axiom"] for e in after["alarms"]] == ["Looks"]
+        assert after["timeline"] == {"Looks": [0, 1, 0]}
+        (cell,) = after["open"]
+        assert (cell["axiom"], cell["needs"], cell["due"]) == (
+            "Ends", "F[<=3] Safe(<b>bo</b>)", 4,
+        )  # fmt: skip
+        running.go_on([], [])
+        ended = client.get("/").json()
+        assert [(e["axiom"], e["step"]) for e in ended["alarms"]] == [("Ends", 4), ("Looks", 1)]
+        assert ended["open"] == []
+        assert client.get("/axiom/Looks").status_code == 404
+
+
+def test_nobody_without_the_token(page_server):
+    with client_of(page_server) as client:
+        assert client.get("/", headers={"authorization": ""}).status_code == 401
+
+
+def test_a_timeline_has_few_bars_however_long_it_is(running):
+    running.go_on(*[[("Crossing", "bo")] if t % 10 == 0 else [] for t in range(1000)])
+    content = Followed(running.journal.folder).content()
+    assert content["width"] == 32
+    assert len(content["timeline"]["Looks"]) == 32
+    assert sum(content["timeline"]["Looks"]) == 100
+    assert len(content["alarms"]) == 100
+
+
+def test_a_line_that_is_not_yet_written_to_its_end_waits(running):
+    running.go_on([("Crossing", "bo")])
+    followed = Followed(running.journal.folder)
+    path = running.journal.folder / "events.jsonl"
+    line = json.dumps({"event": "violation", "axiom": "Looks", "step": 0, "number": 1})
+    with path.open("a") as file:
+        file.write(line[:10])
+    followed.read()
+    assert len(followed.alarms) == 1
+    with path.open("a") as file:
+        file.write(line[10:] + "\n")
+    followed.read()
+    assert len(followed.alarms) == 2
+
+
+def test_other_folders_are_refused(tmp_path):
+    with pytest.raises(DataError, match="is no folder of a watch"):
+        Followed(tmp_path)
+
+
+def test_a_browser_follows(running, page_server):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with sync_api.sync_playwright() as tool:
+        path = shutil.which("chromium") or shutil.which("chromium-browser")
+        if path is None and not Path(tool.chromium.executable_path).exists():
+            pytest.skip("there is no Chromium; install one, or run: playwright install chromium")
+        browser = tool.chromium.launch(executable_path=path, args=FLAGS)
+        page = browser.new_page(base_url=page_server.url)
+        complaints: list[str] = []
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.set_default_timeout(1000 * PATIENCE)
+        page.goto(f"/?token={TOKEN}")
+        page.get_by_text("1 step, goes on").wait_for()
+        assert page.get_by_text("None so far.").is_visible()
+        # Without a reload, what happens shows.
+        running.go_on([("Crossing", "<b>bo</b>")], [])
+        page.locator("#alarms li").wait_for()
+        assert "Looks at step 1: y = <b>bo</b>" in page.locator("#alarms li").inner_text()
+        assert "Looking(<b>bo</b>) at 1 false" in page.locator("#alarms li").inner_text()
+        due = page.locator("#open tbody tr").inner_text().split("\t")
+        assert [text.strip() for text in due] == [
+            "Ends", "y = <b>bo</b>", "1", "F[<=3] Safe(<b>bo</b>)", "4",
+        ]  # fmt: skip
+        assert page.locator("#axioms svg rect").count() == 1
+        running.go_on([], [])
+        page.locator("#alarms li").nth(1).wait_for()
+        assert page.locator("#open tbody tr").count() == 0
+        running.journal.write(running.watch.finish())
+        running.journal.tell(running.watch, at_once=True)
+        page.get_by_text("5 steps, has ended").wait_for()
+        assert page.locator("#alarms li").count() == 2
+        narrow = browser.new_page(base_url=page_server.url, viewport={"width": 360, "height": 700})
+        narrow.goto(f"/?token={TOKEN}")
+        narrow.get_by_text("has ended").wait_for()
+        assert narrow.evaluate("document.documentElement.scrollWidth") <= 360
+        browser.close()
+    assert complaints == []
