@@ -35,12 +35,8 @@ class Ranks:
         """Whether this is the one that reads and writes files."""
         return self.number == 0
 
-    def share(self, total: int) -> range:
-        """Of so many things in a row, those of this process; sizes differ by one at most."""
-        return self.shares(total)[self.number]
-
     def shares(self, total: int) -> list[range]:
-        """Of so many things in a row, those of each process."""
+        """Of so many things in a row, those of each process; sizes differ by one at most."""
         ends = [total * n // self.count for n in range(self.count + 1)]
         return [range(*ends[n : n + 2]) for n in range(self.count)]
 
