@@ -260,8 +260,8 @@ def main() -> None:
     if options.day is not None:
         rows = [whole_day(options.day, options.kills)]
     else:
-        rows = [*speed(options.steps), *values(options.steps), *entities(options.entities), *nested(10_000)]
-        rows += memory(options.long)
+        rows = [*speed(options.steps), *values(options.steps), *entities(options.entities)]
+        rows += [*nested(10_000), *memory(options.long)]
     report("The watch", rows, options.json)
 
 
