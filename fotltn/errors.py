@@ -16,7 +16,7 @@ _LENGTH = 2000  # characters of a message
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """A named piece of text that errors can point into."""
 
     name: str
@@ -32,7 +32,7 @@ class Source:
 class Span:
     """The characters `start` to `end` (exclusive) of a source."""
 
-    source: Source
+    source: SourceText
     start: int
     end: int
 

@@ -153,6 +153,56 @@ def test_the_experiments_of_the_paper_are_not_installed():
     assert settings["tool"]["setuptools"]["packages"]["find"]["include"] == ["fotltn*"]
 
 
+#: What computes the value of a formula, and the only modules that may use it, each with its reason.
+EVALUATORS = {
+    "fotltn.engine": "compile_formulas",
+    "fotltn.semantics.reference": "evaluate",
+    "fotltn.semantics.crisp": "evaluate",
+    "fotltn.semantics.crisp_rows": "everywhere",
+}
+ONE_WAY = {
+    "fotltn.evaluation": "the one way",
+    "fotltn.semantics.reference": "guards of quantifiers, which are two-valued",
+    "fotltn.plan.run": "a step of the engine's plan that follows the equations",
+    "fotltn.decisions": "truth of what is defined, which evaluation itself asks for",
+    "fotltn.monitor.window": "some recent points at every step, far below any budget",
+    "fotltn.monitor.graded": "the same, of a guard",
+    "fotltn.cli.plan": "plans without data, and so without a value",
+    "reproduction.paper.many": "the paper's loss, of runs that are traces of one batch",
+    "reproduction.recipe.recipe": "the same with the recipe's",
+}
+
+
+def evaluators_used(code: ast.AST) -> set[str]:
+    """The evaluators that a module imports, or asks of a module that it imports."""
+    modules: dict[str, str] = {}
+    used = set()
+    for node in ast.walk(code):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if EVALUATORS.get(str(node.module)) == alias.name:
+                    used.add(str(node.module))
+                modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(code):
+        match node:
+            case ast.Attribute(ast.Name(name), attr):
+                if EVALUATORS.get(modules.get(name, "")) == attr:
+                    used.add(modules[name])
+    return used
+
+
+def test_there_is_one_way_to_the_value_of_a_formula():
+    users = {module for module in every_module() if evaluators_used(parsed(module))}
+    assert users == set(ONE_WAY)
+
+
+def test_the_search_for_other_ways_finds_them():
+    code = "from fotltn.semantics import crisp, reference as r\nr.evaluate(f)\ncrisp.true(f)"
+    assert evaluators_used(ast.parse(code)) == {"fotltn.semantics.reference"}
+    code = "def f():\n    from fotltn.engine import compile_formulas"
+    assert evaluators_used(ast.parse(code)) == {"fotltn.engine"}
+
+
 def test_modules_of_a_package_do_not_import_each_other_in_circles():
     """But for the methods of syntax trees that load their printer or parser when called."""
     after: dict[str, set[str]] = {module: set() for module in every_module()}

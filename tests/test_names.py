@@ -56,11 +56,27 @@ def test_the_search_for_names_sees_every_way_to_bind_one():
     assert len([n for _, n in bound_names(ast.parse(text)) if n in EMPTY]) == 11
 
 
+def named_types(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    """The classes of a module, and its aliases of types but for options of the command line."""
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield name, True
+            case ast.Assign([ast.Name(name)], value) if re.match("_?[A-Z][a-z]", name):
+                if not ast.unparse(value).startswith("Annotated["):
+                    yield name, False
+
+
 def test_a_class_name_means_one_thing():
-    places = defaultdict(set)
+    places, classes = defaultdict(set), set()
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                places[node.name].add(str(path.relative_to(ROOT)))
-    doubles = {n: sorted(p) for n, p in places.items() if len(p) > 1 and p != MIRRORED}
-    assert doubles == {}
+        for name, is_class in named_types(ast.parse(path.read_text(encoding="utf-8"))):
+            places[name].add(str(path.relative_to(ROOT)))
+            classes |= {name} if is_class else set()
+    doubles = {n: sorted(places[n]) for n in classes if len(places[n]) > 1}
+    assert {n for n, files in doubles.items() if set(files) != MIRRORED} == set()
+
+
+def test_an_alias_of_a_type_counts_as_a_class():
+    tree = ast.parse("class Ab: ...\nCd = tuple[int]\nEf = Annotated[int, 1]\nMAX = 2")
+    assert list(named_types(tree)) == [("Ab", True), ("Cd", False)]

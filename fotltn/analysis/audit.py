@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, KnowledgeBase, Worlds
+from fotltn.analysis.audit_data import Audit, AxiomAudit, CrispAudit, InFourWorlds, KnowledgeBase
 from fotltn.analysis.audit_warnings import findings
 from fotltn.analysis.cell_rows import cell_rows
 from fotltn.analysis.cells import Cells, cells_of
@@ -157,7 +157,7 @@ def _together(
         for n, v in told.items()
     }
     return KnowledgeBase(*(
-        Worlds(by["value"], by.get("labels"), by["all_false"], by["all_half"])
+        InFourWorlds(by["value"], by.get("labels"), by["all_false"], by["all_half"])
         for by in (means, errors)
     ))  # fmt: skip
 

@@ -94,7 +94,7 @@ class CrispAudit(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Worlds(Record):
+class InFourWorlds(Record):
     """One number on the model, on the labels, and for predictions that know nothing.
 
     Args:
@@ -120,7 +120,7 @@ class Worlds(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AxiomAudit(Worlds):
+class AxiomAudit(InFourWorlds):
     """One axiom: its degree on all of these, what that rests on, and where its gradient goes.
 
     Args:
@@ -177,8 +177,8 @@ class KnowledgeBase(Record):
         satisfaction: their p-mean error by weight, with the p of ∀, as it is trained.
     """
 
-    kb_sat: Worlds
-    satisfaction: Worlds
+    kb_sat: InFourWorlds
+    satisfaction: InFourWorlds
 
     KEYS = ("kb_sat", "satisfaction", "meaning")
 

@@ -13,7 +13,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Codes = np.ndarray[Any, np.dtype[np.int32]]
-Number = TypeVar("Number", bound=np.generic)
+NumberT = TypeVar("NumberT", bound=np.generic)
 
 #: What a time is, for messages.
 A_TIME = "a whole number from 0"
@@ -61,15 +61,15 @@ def encode(column: pa.ChunkedArray) -> tuple[pa.Array, Codes]:
 
 def by_word(
     column: pa.ChunkedArray,
-    find: Callable[[pa.ChunkedArray], np.ndarray[Any, np.dtype[Number]]],
+    find: Callable[[pa.ChunkedArray], np.ndarray[Any, np.dtype[NumberT]]],
     missing: float,
-) -> np.ndarray[Any, np.dtype[Number]]:
+) -> np.ndarray[Any, np.dtype[NumberT]]:
     """What a function of text is at each cell; a repeated word is looked at once."""
     if not pa.types.is_dictionary(column.type):
         return find(column)
     words, codes = encode(column)
     values = find(pa.chunked_array([words]))
-    every: np.ndarray[Any, np.dtype[Number]] = np.append(values, values.dtype.type(missing))[codes]
+    every: np.ndarray[Any, np.dtype[NumberT]] = np.append(values, values.dtype.type(missing))[codes]
     return every
 
 

@@ -27,7 +27,7 @@ from fotltn.monitor.unseen import noticed, tells_apart
 
 _MOST_NOTICED = 4  # kinds of strangers that an axiom may notice
 
-World = frozenset[Stranger]
+Strangers = frozenset[Stranger]
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class FollowedAxiom:
     name: str
     tree: c.Formula
     kinds: tuple[Stranger, ...]
-    parts: dict[tuple[World, int], LeafStates] = field(default_factory=dict)
-    readers: dict[World, Reader] = field(default_factory=dict)
+    parts: dict[tuple[Strangers, int], LeafStates] = field(default_factory=dict)
+    readers: dict[Strangers, Reader] = field(default_factory=dict)
 
     @property
-    def worlds(self) -> list[World]:
+    def worlds(self) -> list[Strangers]:
         """All sets of strangers that matter, the empty one first."""
         sizes = range(len(self.kinds) + 1)
         return [frozenset(w) for n in sizes for w in itertools.combinations(self.kinds, n)]
@@ -158,7 +158,7 @@ class Crisp:
         self.adopt(rows)
         return dropped
 
-    def _first(self, part: LeafStates, world: World, fixed: Stretch) -> Array:
+    def _first(self, part: LeafStates, world: Strangers, fixed: Stretch) -> Array:
         reader = Reader(self.domain, world)
         for formula in part.skeleton.statics:
             reader.add(formula)

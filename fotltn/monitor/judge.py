@@ -15,7 +15,7 @@ import numpy as np
 
 from fotltn.logic import core as c
 from fotltn.logic.signature import Signature
-from fotltn.monitor.crisp import Crisp, FollowedAxiom, World
+from fotltn.monitor.crisp import Crisp, FollowedAxiom, Strangers
 from fotltn.monitor.domain import Array, Axes, aligner
 from fotltn.monitor.table import Flag
 from fotltn.tree import postorder
@@ -119,7 +119,7 @@ class Judge:
             codes[:, number] = _CODES[first]
         return codes
 
-    def _known(self, axiom: FollowedAxiom, world: World, flags: Array) -> Known:
+    def _known(self, axiom: FollowedAxiom, world: Strangers, flags: Array) -> Known:
         """The flags of each part of an axiom, with axes (step, named axes …)."""
         known: Known = {}
         for node in postorder(axiom.tree):

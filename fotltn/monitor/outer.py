@@ -104,14 +104,14 @@ def stuck(formula: c.Formula) -> set[c.Core]:
     return having(formula, lambda node: isinstance(node, c.Quantifier) and node in later)
 
 
-Part = tuple[tuple[c.Axis, ...], c.Formula]
+Scoped = tuple[tuple[c.Axis, ...], c.Formula]
 
 
 class _Split(NamedTuple):
     """A formula as `∧ᵢ ∀ axesᵢ. partᵢ`, and as `∨ᵢ ∃ axesᵢ. partᵢ`."""
 
-    all: list[Part]
-    some: list[Part]
+    all: list[Scoped]
+    some: list[Scoped]
 
 
 def _splits(formula: c.Formula, inside: set[c.Core]) -> dict[c.Core, _Split]:
@@ -144,8 +144,8 @@ def _split(node: c.Formula, plain: _Split, known: dict[c.Core, _Split]) -> _Spli
             return _Split(plain.all, parts)
         case c.Shift(arg, steps, past, weak):
             # X a = X true ∧ WX a, and WX a = WX false ∨ X a: these move ∀ and ∃ out of either.
-            every: list[Part] = [(x, c.Shift(p, steps, past, True)) for x, p in known[arg].all]
-            some: list[Part] = [(x, c.Shift(p, steps, past, False)) for x, p in known[arg].some]
+            every: list[Scoped] = [(x, c.Shift(p, steps, past, True)) for x, p in known[arg].all]
+            some: list[Scoped] = [(x, c.Shift(p, steps, past, False)) for x, p in known[arg].some]
             if weak:
                 some = [((), c.Shift(FALSE, steps, past, True)), *some]
             else:
@@ -168,8 +168,10 @@ def _bounded(split: _Split, plain: _Split) -> _Split:
 
 
 def _pairs(
-    first: list[Part], second: list[Part], join: Callable[[c.Formula, c.Formula], c.Formula]
-) -> list[Part]:
+    first: list[Scoped],
+    second: list[Scoped],
+    join: Callable[[c.Formula, c.Formula], c.Formula],
+) -> list[Scoped]:
     pairs = []
     for (axes, a), (more, b) in itertools.product(first, second):
         new, renamed = _apart(more, b, set(axes))
@@ -194,7 +196,7 @@ def _apart(
     return _apart(tuple(fresh.get(a, a) for a in axes), renamed, taken)
 
 
-def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Part] | None:
+def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Scoped] | None:
     """A formula in normal form as `∧ᵢ ∀ axesᵢ. partᵢ`, no quantifier with the future beneath it.
 
     Args:
@@ -202,7 +204,7 @@ def universal_parts(formula: c.Formula, taken: set[c.Axis]) -> list[Part] | None
         taken: axes that are bound outside of it; those of parts have other names.
     """
     inside = stuck(formula)
-    parts: list[Part] = []
+    parts: list[Scoped] = []
     for axes, part in _splits(formula, inside)[formula].all if inside else [((), formula)]:
         free = _pushed(part, lambda node: node)
         if free is None:

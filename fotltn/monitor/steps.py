@@ -11,7 +11,7 @@ from typing import Any
 from fotltn.errors import (
     DataError,
     Diagnostic,
-    Source,
+    SourceText,
     Span,
     name_hint,
     shown,
@@ -34,7 +34,7 @@ class InputLine:
         """Where the value is that a path of keys and places leads to."""
         start, end = _locate(self.text, path)
         above = "\n" * (self.number - 1)
-        return Span(Source(self.name, above + self.text), start + len(above), end + len(above))
+        return Span(SourceText(self.name, above + self.text), start + len(above), end + len(above))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fotltn.errors import DataError, FotError, listing
 from fotltn.networks.encoders import Embeddings, FeatureInputs, Joined, Pieces
 
-Kind = Literal["gru", "convolution", "transformer"]
+EncoderKind = Literal["gru", "convolution", "transformer"]
 
 
 _MOST_PARTS = 4096  # of the data, for which is kept where entities are
@@ -169,7 +169,7 @@ class TimeEncoder(nn.Module):
     def __init__(
         self,
         width: int,
-        kind: Kind = "gru",
+        kind: EncoderKind = "gru",
         size: int = 16,
         *,
         layers: int = 1,
@@ -180,8 +180,8 @@ class TimeEncoder(nn.Module):
     ) -> None:
         """Draw initial weights from PyTorch's own generator."""
         super().__init__()
-        if kind not in get_args(Kind):
-            raise DataError(f"encoders are {listing(get_args(Kind))}, not '{kind}'")
+        if kind not in get_args(EncoderKind):
+            raise DataError(f"encoders are {listing(get_args(EncoderKind))}, not '{kind}'")
         if min(width, size, layers, reach, heads) < 1:
             raise DataError(
                 f"the width ({size}), layers ({layers}), reach ({reach}) and heads ({heads}) of an "

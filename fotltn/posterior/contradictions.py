@@ -20,7 +20,7 @@ from fotltn.algebra.expr import free_axes
 from fotltn.analysis.axes import binding
 from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.explain.circuit import FALSE, TRUE, Circuit
-from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.errors import Diagnostic, LimitError, listing
 from fotltn.logic import core as c
 from fotltn.logic.text import text_of
@@ -295,7 +295,7 @@ class _Contradictions:
             root = [] if gates.root == FALSE else [literals[gates.root]]
             self.solver.add([selector ^ 1, *root])
 
-    def _fact(self, fact: Fact, truth: bool, trace: int) -> int:
+    def _fact(self, fact: FactPlace, truth: bool, trace: int) -> int:
         key = GroundFact(trace, fact.predicate, fact.place)
         if key not in self.facts:
             if key.predicate in self.world:

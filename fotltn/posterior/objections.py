@@ -18,7 +18,7 @@ from torch import Tensor
 from fotltn.analysis.axes import binding
 from fotltn.analysis.cells import Cell
 from fotltn.analysis.explain.repairs import repair
-from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.analysis.record import Record
 from fotltn.format import degree
 from fotltn.grounding.labels import Labels
@@ -237,7 +237,7 @@ class _Against:
         name, place, _ = self.cells[number]
         fixed = [n for n in self.tables.predicates if n not in self.posterior.learned]
         here = np.ravel_multi_index(place[1:], tuple(tables.predicate(name).shape[1:]))
-        flips = repair(site, fixed=fixed, held=[Fact(name, int(here))]).flips
+        flips = repair(site, fixed=fixed, held=[FactPlace(name, int(here))]).flips
         unless = None
         if flips is not None:
             unless = tuple(self._told(f.predicate, trace, f.place, f.becomes) for f in flips)

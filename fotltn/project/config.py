@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fotltn.analysis.truncation import End
-from fotltn.errors import DataError, Diagnostic, Severity, Source, did_you_mean, listing, shown
+from fotltn.errors import DataError, Diagnostic, Severity, SourceText, did_you_mean, listing, shown
 from fotltn.files import ROOT, inside
 from fotltn.learn.identity import leaves
 from fotltn.learn.objective import FACTS_ONLY, PAPER, RECIPE, Objective, Rate, Rates
@@ -20,7 +20,7 @@ from fotltn.learn.task import Training
 from fotltn.networks.encoders import Time
 from fotltn.networks.parts import Batches
 from fotltn.networks.predicates import ACTIVATIONS
-from fotltn.networks.sequences import Kind
+from fotltn.networks.sequences import EncoderKind
 from fotltn.posterior.exponents import MOST_EXPONENT
 from fotltn.posterior.sampler import Sampling
 from fotltn.project.data_config import DataConfig, read_data
@@ -70,7 +70,7 @@ IN_PYTHON = ("module", "shared", "function")
 _LEARNED = "learned"
 
 #: Encoders over time.
-ENCODERS = (*get_args(Kind), "module")
+ENCODERS = (*get_args(EncoderKind), "module")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Config:
     method: Method = "gradient"
     posterior: Sampling = field(default_factory=Sampling)
     sensors: SensorConfig = field(default_factory=SensorConfig)
-    source: Source = field(default=Source(FILE, ""), repr=False, compare=False)
+    source: SourceText = field(default=SourceText(FILE, ""), repr=False, compare=False)
     roots: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
     def theory_path(self) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from fotltn.errors import DataError, Diagnostic, Source, Span, did_you_mean, listing, shown
+from fotltn.errors import DataError, Diagnostic, SourceText, Span, did_you_mean, listing, shown
 from fotltn.files import read_file
 from fotltn.learn.schedule import Schedule, schedule
 
@@ -57,7 +57,7 @@ class Settings:
     """
 
     def __init__(
-        self, values: Mapping[str, Any], path: tuple[str, ...], source: Source, places: Places
+        self, values: Mapping[str, Any], path: tuple[str, ...], source: SourceText, places: Places
     ) -> None:
         """Wrap the values of a table."""
         self.values, self.path, self.source, self.places = dict(values), path, source, places
@@ -265,7 +265,7 @@ def read_toml(path: Path) -> Settings:
 
 def parse_toml(text: str, name: str) -> Settings:
     """Read TOML from text; `name` is what errors call it."""
-    source = Source(name, text)
+    source = SourceText(name, text)
     try:
         values = tomllib.loads(text)
     except RecursionError:
@@ -288,7 +288,7 @@ def table_of(settings: Mapping[str, Any]) -> Settings:
     Raises:
         DataError: a value is none that a file could have.
     """
-    return Settings(_as_in_toml(settings, ()), (), Source("", ""), {})
+    return Settings(_as_in_toml(settings, ()), (), SourceText("", ""), {})
 
 
 def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
@@ -307,7 +307,7 @@ def _as_in_toml(value: Any, path: tuple[str, ...]) -> Any:
     raise DataError(f"{'.'.join(path)}: a value of type '{kind}' cannot be written as TOML")
 
 
-def places_of(source: Source) -> Places:
+def places_of(source: SourceText) -> Places:
     """Where each key and table header stands."""
     places: Places = {}
     counts: dict[tuple[str, ...], int] = {}

@@ -38,7 +38,7 @@ _NOTABLE = 0.9  # a binding that stays above it is not drawn on its own
 _SHARE, _FEWEST = 0.001, 3
 
 #: Is told how many steps are done, of how many.
-Progress = Callable[[int, int], None]
+OnPart = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def model_content(
     *,
     threshold: float | None = None,
     top: int = 10,
-    on_step: Progress | None = None,
+    on_step: OnPart | None = None,
 ) -> ModelContent:
     """Gather what the report of a model says.
 
@@ -206,7 +206,7 @@ def _size(model: Model) -> dict[str, int]:
 # --- the page ---------------------------------------------------------------------------------
 
 
-def model_page(content: ModelContent, *, on_step: Progress | None = None) -> str:
+def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
     """The report of a model as one HTML document.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lark import Token, Transformer
 
-from fotltn.errors import Diagnostic, Source, Span
+from fotltn.errors import Diagnostic, SourceText, Span
 from fotltn.syntax import formula as f
 from fotltn.syntax import theory as th
 from fotltn.syntax.operators import STRICT, Temporal
@@ -50,9 +50,9 @@ class Build(Transformer[Token, Any]):
     def __init__(self) -> None:
         """Start without a source; `begin` sets one for each parse."""
         super().__init__()
-        self.begin(Source("", ""), 0)
+        self.begin(SourceText("", ""), 0)
 
-    def begin(self, source: Source, offset: int) -> None:
+    def begin(self, source: SourceText, offset: int) -> None:
         """Set the source and where in it the text to be parsed begins."""
         self._source, self._offset = source, offset
 

@@ -13,7 +13,7 @@ from fotltn.errors import (
     Diagnostic,
     FotError,
     ParseError,
-    Source,
+    SourceText,
     Span,
 )
 from fotltn.files import ROOT, inside, read_file, write_files
@@ -48,7 +48,7 @@ def parse_theory(
     >>> theory["Obey"].formula == fot.parse_formula("G(Near -> WX Stop)")
     True
     """
-    theory = Source(source, text)
+    theory = SourceText(source, text)
     limit(theory)
     root = None if folder is None else Path(folder)
     return _collect(theory, root or Path(), root)
@@ -100,7 +100,7 @@ def _reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _open(path: Path, include: th.Include | None) -> Source:
+def _open(path: Path, include: th.Include | None) -> SourceText:
     where = include.span if include else None
     try:
         text = read_file(path, limit=_MOST_BYTES, links=True).decode("utf-8-sig")
@@ -114,7 +114,7 @@ def _open(path: Path, include: th.Include | None) -> Source:
     except (OSError, ValueError) as error:
         message = f"cannot read {path}: {_reason(error)}"
         raise DataError(Diagnostic(message, where)) from None
-    source = Source(str(path), text.replace("\r\n", "\n"))
+    source = SourceText(str(path), text.replace("\r\n", "\n"))
     limit(source)
     return source
 
@@ -128,7 +128,7 @@ def _key(file: Path) -> Path:
 
 
 def _collect(
-    source: Source, folder: Path, root: Path | None, open_files: tuple[Path, ...] = ()
+    source: SourceText, folder: Path, root: Path | None, open_files: tuple[Path, ...] = ()
 ) -> th.Theory:
     """All statements of a source and of what it includes, in order, each file once."""
     declarations: list[th.Declaration] = []
@@ -175,7 +175,7 @@ def _outside(file: Path, root: Path | None) -> Diagnostic | None:
     return None
 
 
-def _statements(source: Source, errors: list[Diagnostic]) -> list[th.Statement]:
+def _statements(source: SourceText, errors: list[Diagnostic]) -> list[th.Statement]:
     """The statements that can be read; the errors of the others are added to `errors`.
 
     A statement begins with its keyword at the beginning of a line, so one that cannot be read
@@ -205,7 +205,7 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int] | None:
     return None
 
 
-def _stray(source: Source, start: int, end: int) -> Diagnostic:
+def _stray(source: SourceText, start: int, end: int) -> Diagnostic:
     word = source.text[start:end].split()[0].split("(")[0]
     words = [s for s in STATEMENTS if s != "temporal"]
     return Diagnostic(

@@ -10,7 +10,7 @@ from typing import Any, cast
 from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
 
-from fotltn.errors import Diagnostic, LimitError, ParseError, Source
+from fotltn.errors import Diagnostic, LimitError, ParseError, SourceText
 from fotltn.syntax.build import Build, Slip, crop
 from fotltn.syntax.formula import Formula, Syntax, Term
 from fotltn.syntax.hints import KEYWORDS, explain_expected, hint_for
@@ -45,7 +45,7 @@ def parse(text: str, start: str = "formula", *, source: str = "<formula>") -> Sy
         ParseError: the text is not in the language; the message points at the place.
         LimitError: the text is longer than `MAX_CHARACTERS`.
     """
-    origin = Source(source, text)
+    origin = SourceText(source, text)
     limit(origin)
     return cast(Syntax, read(origin, 0, len(text), start))
 
@@ -68,7 +68,7 @@ def parse_term(text: str, *, source: str = "<term>") -> Term:
     return cast(Term, parse(text, "term", source=source))
 
 
-def limit(source: Source) -> None:
+def limit(source: SourceText) -> None:
     """Refuse a text that is too long to be a theory."""
     if len(source.text) > MAX_CHARACTERS:
         raise LimitError(
@@ -77,7 +77,7 @@ def limit(source: Source) -> None:
         )
 
 
-def read(source: Source, start: int, end: int, rule: str) -> Syntax | tuple[Statement, ...]:
+def read(source: SourceText, start: int, end: int, rule: str) -> Syntax | tuple[Statement, ...]:
     """Parse the characters `start` to `end` of a source by one grammar rule."""
     parser, build = _parser()
     build.begin(source, start)
@@ -93,7 +93,7 @@ def read(source: Source, start: int, end: int, rule: str) -> Syntax | tuple[Stat
     except UnexpectedInput as error:
         raise ParseError(_diagnose(error, source, start, end)) from None
     finally:
-        build.begin(Source("", ""), 0)
+        build.begin(SourceText("", ""), 0)
 
 
 def _parser() -> tuple[Lark, Build]:
@@ -122,7 +122,7 @@ def _keyword(token: Token) -> Token:
     return Token.new_borrow_pos(kind, token, token) if kind else token
 
 
-def _diagnose(error: UnexpectedInput, source: Source, start: int, end: int) -> Diagnostic:
+def _diagnose(error: UnexpectedInput, source: SourceText, start: int, end: int) -> Diagnostic:
     build: Any = _local.build
     stop = start + len(source.text[start:end].rstrip())
     match error:

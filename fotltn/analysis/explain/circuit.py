@@ -11,7 +11,7 @@ import numpy as np
 
 from fotltn.algebra.expr import free_axes_of_all
 from fotltn.analysis.explain.pattern import BodyLeaf, clipped
-from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.errors import LimitError
 from fotltn.logic import core as c
 from fotltn.logic.span import TimeSpan, operands
@@ -65,7 +65,7 @@ class Circuit:
     """
 
     def __init__(
-        self, site: Site, fixed: Collection[str] = (), held: Collection[Fact] = ()
+        self, site: Site, fixed: Collection[str] = (), held: Collection[FactPlace] = ()
     ) -> None:
         """Build all gates.
 
@@ -92,7 +92,7 @@ class Circuit:
         }
         self._made: dict[_Goal, int] = {}
         self._numbers = {CircuitGate(False, ()): FALSE, CircuitGate(True, ()): TRUE}
-        self._facts: dict[Fact, int] = {}
+        self._facts: dict[FactPlace, int] = {}
         self.root = self._build(_Goal(site.cells.body, (), site.cell.time, True))
         self.gates, self.facts = list(self._numbers), list(self._facts)
 
@@ -139,7 +139,7 @@ class Circuit:
         truth = bool(truths[at])
         if not isinstance(goal.node, c.Atom) or goal.node.predicate in self._fixed:
             return TRUE if truth == goal.sign else FALSE
-        fact = Fact(goal.node.predicate, int(places[at]))
+        fact = FactPlace(goal.node.predicate, int(places[at]))
         if fact in self._held:
             return TRUE if truth == goal.sign else FALSE
         if fact not in self._facts:

@@ -11,7 +11,7 @@ from fotltn.analysis.cells import Cell, Cells
 from fotltn.analysis.changes import Change, overlay, with_changes
 from fotltn.analysis.explain.gradients import Influence, influence
 from fotltn.analysis.explain.repairs import Repair, repair
-from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.analysis.explain.tree import ValueNode, explain
 from fotltn.analysis.record import Record
 from fotltn.format import NONE, degree, signed
@@ -120,7 +120,7 @@ def why(
         DataError: there is no such cell or predicate, or a table is missing.
     """
     changed = overlay(cells.tables, changes, cell.trace)
-    held = [Fact(name, place) for name, places in changed.items() for place in places]
+    held = [FactPlace(name, place) for name, places in changed.items() for place in places]
     if changes and cells.tables.decisions is not None and cells.tables.decisions.definitions:
         cells, changed = replace(cells, tables=with_changes(cells.tables, changes)), {}
     site = Site(cells, cell, changed)
@@ -147,7 +147,7 @@ def timelines(site: Site, tree: ValueNode, *, limit: int = 12) -> tuple[Timeline
         limit: how many atoms at most, those nearest to the root first.
     """
     read: dict[str, set[int]] = {}
-    facts: dict[str, Fact] = {}
+    facts: dict[str, FactPlace] = {}
     depth: dict[str, int] = {}
     for node, level in tree.levels():
         if node.fact is not None and node.ground is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fotltn.analysis.explain.pattern import BodyLeaf
-from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.analysis.explain.values import body_value
 from fotltn.analysis.record import Record
 
@@ -79,28 +79,28 @@ def influence(site: Site, *, top: int = 10, fixed: Collection[str] = ()) -> tupl
 
 def _steepest(
     site: Site, slopes: Mapping[BodyLeaf, Tensor | None], top: int
-) -> list[tuple[Fact, float]]:
+) -> list[tuple[FactPlace, float]]:
     """The facts with the largest gradients, each summed over all places where it is read."""
     read: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for leaf, slope in slopes.items():
         places = site.leaves[leaf].places
         if slope is not None and places is not None and leaf.predicate is not None:
             read.setdefault(leaf.predicate, []).append((places.reshape(-1), slope.reshape(-1)))
-    ranked: list[tuple[Fact, float]] = []
+    ranked: list[tuple[FactPlace, float]] = []
     for predicate, parts in read.items():
         places, inverse = torch.cat([p for p, _ in parts]).unique(return_inverse=True)
         every = torch.cat([s for _, s in parts])
         total = torch.zeros(len(places), dtype=every.dtype, device=every.device)
         total.index_add_(0, inverse, every)
         order = total.abs().argsort(descending=True, stable=True)[:top]
-        facts = [Fact(predicate, place) for place in places[order].tolist()]
+        facts = [FactPlace(predicate, place) for place in places[order].tolist()]
         ranked += zip(facts, total[order].tolist(), strict=True)
     ranked.sort(key=lambda item: -abs(item[1]))
     return [(fact, slope) for fact, slope in ranked[:top] if slope]
 
 
 @torch.no_grad()
-def _then(site: Site, facts: list[tuple[Fact, float]]) -> list[float]:
+def _then(site: Site, facts: list[tuple[FactPlace, float]]) -> list[float]:
     """The cell's value with each fact alone as true or false as its gradient wants it."""
     largest = max((table.value.numel() for table in site.leaves.values()), default=1)
     width = max(1, _CELLS // max(1, largest))

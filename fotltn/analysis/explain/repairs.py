@@ -9,7 +9,7 @@ import torch
 
 from fotltn.analysis.explain.circuit import Circuit
 from fotltn.analysis.explain.search import Search
-from fotltn.analysis.explain.site import Fact, Site
+from fotltn.analysis.explain.site import FactPlace, Site
 from fotltn.analysis.explain.values import body_value
 from fotltn.analysis.record import Record
 from fotltn.errors import LimitError
@@ -78,7 +78,7 @@ def repair(
     site: Site,
     *,
     fixed: Collection[str] = (),
-    held: Collection[Fact] = (),
+    held: Collection[FactPlace] = (),
     effort: int = EFFORT,
 ) -> Repair:
     """The fewest facts to flip so that the body of a rule is true at a cell.
@@ -118,7 +118,7 @@ def repair(
     return Repair(True, tuple(flipped), exact, least, note)
 
 
-def _flip(site: Site, fact: Fact) -> Flip:
+def _flip(site: Site, fact: FactPlace) -> Flip:
     text, time = site.name(fact)
     value = site.degree(fact)
     return Flip(text, fact.predicate, time, value, not site.truth(fact), fact.place)
@@ -128,7 +128,7 @@ def _order(flip: Flip) -> tuple[int, str]:
     return (-1 if flip.time is None else flip.time), flip.text
 
 
-def _true(site: Site, flipped: frozenset[Fact]) -> bool:
+def _true(site: Site, flipped: frozenset[FactPlace]) -> bool:
     """Whether the body is true with some facts flipped, by the two-valued evaluator."""
     tables = {}
     for leaf, (_, truth, places) in site.leaves.items():

@@ -25,7 +25,7 @@ from fotltn.tree import fold
 Inner = Mapping[c.Axis, int]
 
 
-class Fact(NamedTuple):
+class FactPlace(NamedTuple):
     """A ground atom: a predicate and its place in the table of a trace."""
 
     predicate: str
@@ -191,22 +191,22 @@ class Site:
             degrees = torch.where(keys[near] == wanted, values[near].to(dtype), degrees)
         return degrees
 
-    def degree(self, fact: Fact) -> float:
+    def degree(self, fact: FactPlace) -> float:
         """The degree of a fact."""
         return float(self.degrees(fact.predicate, torch.tensor(fact.place, device=self._device)))
 
-    def truth(self, fact: Fact) -> bool:
+    def truth(self, fact: FactPlace) -> bool:
         """The truth of a fact, in two-valued logic."""
         return bool(self.truths(fact.predicate, torch.tensor(fact.place, device=self._device)))
 
-    def fact(self, atom: c.Atom, inner: Inner, time: int) -> Fact:
+    def fact(self, atom: c.Atom, inner: Inner, time: int) -> FactPlace:
         """The fact that an atom is, the axes bound inside being at some places."""
         shape = self.cells.tables.table(atom.predicate).shape[1:]
         numbers = [int(self.term(term, inner, time)) for term in atom.args]
         place = np.ravel_multi_index([*numbers, time if shape[-1] > 1 else 0], tuple(shape))
-        return Fact(atom.predicate, int(place))
+        return FactPlace(atom.predicate, int(place))
 
-    def name(self, fact: Fact) -> tuple[str, int | None]:
+    def name(self, fact: FactPlace) -> tuple[str, int | None]:
         """A fact in words, and its time; None if it is static."""
         tables = self.cells.tables
         shape = tuple(tables.table(fact.predicate).shape[1:])
@@ -217,7 +217,7 @@ class Site:
         text = f"{fact.predicate}({shown})" if shown else fact.predicate
         return text, time if shape[-1] > 1 else None
 
-    def over_time(self, fact: Fact) -> Tensor:
+    def over_time(self, fact: FactPlace) -> Tensor:
         """The degrees of a fact's atom at all points of the trace; one only if it is static."""
         times = self.cells.tables.table(fact.predicate).shape[-1]
         start = fact.place - fact.place % times

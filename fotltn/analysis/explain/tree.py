@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fotltn.analysis.axes import binding
 from fotltn.analysis.explain.pattern import clipped
-from fotltn.analysis.explain.site import Fact, Inner, Site
+from fotltn.analysis.explain.site import FactPlace, Inner, Site
 from fotltn.analysis.explain.values import Values, values_at
 from fotltn.analysis.record import Record
 from fotltn.logic import core as c
@@ -68,7 +68,7 @@ class ValueNode(Record):
     count: int = 0
     rest: int = 0
     note: str = ""
-    fact: Fact | None = None
+    fact: FactPlace | None = None
 
     KEYS = (
         "kind", "text", "ground", "role", "binding", "time", "value", "truth", "children", "count",

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 #: The exponents of the left and the right side, and the projections of a semantics.
-Shape = tuple[float, float, float]
+Constants = tuple[float, float, float]
 
 #: Points that one program of a kernel has: few where it loops over distances, many else.
 _FEW, _MANY = 256, 1024
@@ -108,7 +108,7 @@ def _gradients(  # type: ignore[no-untyped-def] # noqa: ANN202
 
 
 def add_witnesses(
-    sums: Tensor, x: Tensor, r: Tensor, inside: Tensor | None, low: int, high: int, shape: Shape
+    sums: Tensor, x: Tensor, r: Tensor, inside: Tensor | None, low: int, high: int, shape: Constants
 ) -> None:
     """The sums over all witnesses, at every point."""
     count = sums.numel()
@@ -128,7 +128,7 @@ def running(sums: Tensor, x: Tensor, first: Tensor, start: int, stop: int, strid
 
 def add_gradients(
     running: Tensor, r: Tensor, grad: Tensor, carried: Tensor, by_r: Tensor,
-    inside: Tensor | None, distance: int, shape: Shape,
+    inside: Tensor | None, distance: int, shape: Constants,
 ) -> None:  # fmt: skip
     """What one diagonal adds to the gradients."""
     count = running.numel()
