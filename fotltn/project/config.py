@@ -400,7 +400,7 @@ def _sampling(table: Settings) -> tuple[Sampling, SensorConfig]:
 
 def _weights(table: Settings, key: str) -> Literal["given", "learned"] | tuple[str, ...]:
     match table.take(key):
-        case "given":
+        case "given" | None:
             return "given"
         case "learned":
             return "learned"
