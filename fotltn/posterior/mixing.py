@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -90,11 +90,13 @@ class Mixing:
             table = tables[name]
             self.draws[name].append(table.reshape(table.shape[0], -1)[:, cells])
 
-    def report(self) -> MixingReport:
-        """How far chains agree so far."""
+    def report(self, names: Collection[str] | None = None, copied: int = 0) -> MixingReport:
+        """How far chains agree so far, of some predicates or all; with how many were copied."""
         r_hats: dict[str, float] = {}
         effective: dict[str, float] = {}
         for name, draws in self.draws.items():
+            if names is not None and name not in names:
+                continue
             if len(draws) < 4 or not self.cells[name].numel():
                 continue
             values = torch.stack(draws).to(torch.float64)  # (sweep, chain, cell)
@@ -114,4 +116,4 @@ class Mixing:
             error = values.mean(0).var(0) / values.shape[1]  # of the mean, by how chains differ
             worth = (pooled / error.clamp_min(1e-12))[varied]
             effective[name] = float(worth.clamp(max=float(draws_of_all)).median())
-        return MixingReport(r_hats, effective)
+        return MixingReport(r_hats, effective, copied)

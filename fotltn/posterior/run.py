@@ -16,6 +16,7 @@ from fotltn.posterior.carried import PARTS
 from fotltn.posterior.evidence import NoiseRates
 from fotltn.posterior.impossible import NoWorldError
 from fotltn.posterior.inputs import check_input
+from fotltn.posterior.mirrored import mirrored
 from fotltn.posterior.mixing import Mixing, MixingReport
 from fotltn.posterior.posterior import BrokenCells, Posterior
 from fotltn.posterior.problem import Problem
@@ -73,13 +74,14 @@ def sample(
 def sampler_of(problem: Problem) -> Sampler:
     """The sampler that `sample` runs; nothing is drawn yet."""
     check_input(problem)
+    said, problem = problem, mirrored(problem)
     evidence = problem.evidence()
     try:
         plan = _structure(problem)
     except NoWorldError as error:
         from fotltn.posterior.contradictions import explained
 
-        raise explained(error, problem.said(), problem.tables, evidence) from None
+        raise explained(error, said.said(), said.tables, evidence) from None
     if watched := unbroken(plan, problem.tables, evidence):
         plan = _structure(problem, watched)
     return Sampler(plan, problem.tables, evidence, problem.sampling)
@@ -106,7 +108,7 @@ class SamplingRun:
 
     def __init__(self, problem: Problem) -> None:
         """Nothing is counted yet."""
-        self.sampler, self.done = sampler_of(problem), 0
+        self.sampler, self.done, self._problem = sampler_of(problem), 0, problem
         sampler = self.sampler
         self.blind: BlindWorlds | None = None
         self._weights: LearnedWeights | None = None
@@ -215,7 +217,7 @@ class SamplingRun:
     def progress(self) -> SamplingProgress:
         """How far it is; how far worlds agree is told of every tenth sweep."""
         told = self.counted > 0 and (self.counted % _TOLD == 0 or self._enough)
-        mixing = self._mixing.report() if told else None
+        mixing = self._mixing.report(self._problem.learned) if told else None
         weights = self.sampler.learned_weights
         return SamplingProgress(self.done, self.total, self.counted > 0, mixing, weights)
 
@@ -236,12 +238,19 @@ class SamplingRun:
                     hint=f"more time, as burn_in = {2 * how.burn_in}",
                 )
             )
+        plan, tables = sampler.structure, sampler.known
+        learned = tuple(n for n in self.learned if n in self._problem.learned)
+        if len(learned) < len(
+            self.learned
+        ):  # beside what the problem speaks of, something was drawn
+            said = self._problem.said()
+            plan, tables = replace(said, tied=plan.tied, watched=plan.watched), self._problem.tables
         return Posterior(
-            sampler.known, self.learned, {n: t / self.counted for n, t in self._sums.items()},
-            {n: torch.cat(parts) for n, parts in self._stored.items()}, torch.cat(self._density),
-            how.worlds, dict(sampler.evidence.rates),
+            tables, learned, {n: self._sums[n] / self.counted for n in learned},
+            {n: torch.cat(self._stored[n]) for n in learned}, torch.cat(self._density),
+            how.worlds, {n: sampler.evidence.rates[n] for n in learned},
             {n: BrokenCells.of(torch.cat(cells)) for n, cells in self._broken.items()},
-            replace(self._mixing.report(), copied=self._copied), self.counted, sampler.structure,
+            self._mixing.report(learned, self._copied), self.counted, plan,
         )  # fmt: skip
 
     # --- to go on later ---------------------------------------------------------------------------
