@@ -173,3 +173,15 @@ def test_pages_fit_the_screen(browser, site, scheme, width):
         assert opened.evaluate("document.documentElement.scrollWidth") <= width, name
         colours = opened.get_attribute("body", "data-md-color-scheme")
         assert colours == {"light": "default", "dark": "slate"}[scheme]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_hard_to_reach_or_to_read(browser, site, scheme):
+    """By the rules of axe; the theme's buttons to copy code are left out, which have no names."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    opened = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    opened.set_default_timeout(120_000)
+    for name in ("index", "language", "settings", "reference/learning", "notebooks/tour"):
+        opened.goto((site / f"{name}.html").as_uri())
+        result = axe.run(opened, context={"exclude": [[".md-code__nav"]]})
+        assert result.violations_count == 0, f"{name}: {result.generate_report()}"

@@ -77,6 +77,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return "".join(parts)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the search a name for those who hear the page."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+
+
 def notebook(file: Path) -> str:
     """A notebook as a page: its text, its code, and where to get the file."""
     title, *cells = json.loads(file.read_text("utf-8"))["cells"]
