@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: cheatsheet demo reproduce site test test-slow test-reliability test-wheel check format clean
+.PHONY: cheatsheet demo reproduce site test test-slow test-reliability test-torch test-wheel check format clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/crossing/demo.py
@@ -38,6 +38,9 @@ test-reliability: $(STAMP)
 
 test-wheel: # the wheel in an empty environment, outside the checkout
 	PYTHON=$(PYTHON) .ci/wheel
+
+test-torch: # a part of the tests with another PyTorch: make test-torch TORCH=2.4.0
+	PYTHON=$(PYTHON) .ci/torch $(TORCH)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
