@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from functools import cache
@@ -11,9 +12,11 @@ import pytest
 import torch
 
 import fotltn
-from fotltn import Monitor
+from fotltn import Monitor, Watch
+from fotltn.analysis.cells import cells_of
 from fotltn.evaluation import evaluate_all
 from fotltn.grounding.dense import interpretation
+from fotltn.monitor.events import CellEvent
 from fotltn.project.config import read_config
 from fotltn.project.world import World, read_world
 from fotltn.semantics.config import CRISP
@@ -63,6 +66,35 @@ def test_verdicts_do_not_change_once_they_are_certain():
                     certain[state.axiom] = state.verdict
         final = {state.axiom: state.verdict for state in monitor.finish()}
         assert certain.items() <= final.items()
+
+
+def test_a_watch_tells_every_violation_once_however_often_it_is_stopped():
+    facts, theory = world().facts, world().theory
+    truth = interpretation(facts, theory.signature, dtype=torch.float64)
+    wanted = {
+        (facts.traces[int(v.trace)], axiom.name, *v.binding.values(), v.time)
+        for axiom in theory.axioms
+        for v in cells_of(axiom, truth, CRISP, 0.5, end="final").worst(10**7)
+        if v.violated
+    }
+    told = []
+    for clip, name in enumerate(facts.traces):
+        header, steps = fotltn.steps(truth, clip)
+        known: str | None = None
+        events: list[CellEvent] = []
+        for start in range(0, len(steps), 37):
+            watch = Watch(theory, header=header, presence=["InView"])
+            if known is not None:
+                watch.restore(json.loads(known))
+            events += watch.steps(steps[start : start + 37])
+            known = json.dumps(watch.snapshot())
+        events += watch.finish("final")
+        told += [
+            (name, e.axiom, *e.binding.values(), e.time) for e in events if e.kind == "violation"
+        ]
+    assert watch.unwatched == {}
+    assert len(told) == len(set(told)) > 100
+    assert set(told) == wanted
 
 
 @pytest.mark.skipif(not TABLES, reason="FOTLTN_JAAD names no folder with the tables of all clips")
