@@ -141,11 +141,11 @@ def refuse(sampler: Sampler, moment: Literal["first", "burnt in", "last"]) -> No
     broken = sampler.broken()
     names = set(sampler.tables)
     if moment == "first":
-        alone = [k for k in plan.kinds if not any(map(sampler.circuit.varies, k.conditions))]
+        alone = [k for k in plan.kinds if not any(map(sampler.row_truth.varies, k.conditions))]
         names = {name for kind in alone for name in kind.moving.names}
         axioms = {axiom for kind in alone for axiom, _ in kind.parts}
         axioms -= {factor.axiom for kind in plan.kinds for factor in kind.factors}
-        about = {one.axiom for one in plan.clauses if sampler.circuit.varies(one.body)}
+        about = {one.axiom for one in plan.clauses if sampler.row_truth.varies(one.body)}
         broken = {n: count for n, count in broken.items() if n in axioms or n not in about}
     device = sampler.known.lengths.device
     wrong = torch.zeros(sampler.sampling.worlds, dtype=torch.int64, device=device)
@@ -181,13 +181,13 @@ class _Contradictions:
     ) -> None:
         self.plan, self.tables = plan, tables
         self.learned = [*plan.free, *plan.definitions]
-        self.circuit = RowTruth(tables, self.learned)
+        self.row_truth = RowTruth(tables, self.learned)
         self.world = {name: world[name].clone().unsqueeze(0) for name in self.learned}
         stated = definition_clauses(plan, tables)
         said = [one for one in plan.clauses if one.weight is None]
         self.clauses = [*said, *stated.values()]
         self.definitions = {name: len(said) + n for n, name in enumerate(stated)}
-        self.open = [self.circuit.instances(one.axes, one.body) for one in said]
+        self.open = [self.row_truth.instances(one.axes, one.body) for one in said]
         self.sure: dict[GroundFact, bool] = {}
         for name, truth in evidence.labels.truth.items():
             if truth.numel():
@@ -232,14 +232,14 @@ class _Contradictions:
                 if fact.predicate in self.plan.free:
                     self.world[fact.predicate][0, fact.trace].view(-1)[fact.place] = value
         for name, definition in self.plan.definitions.items():
-            self.world[name] = defined(definition, self.circuit, self.world)
+            self.world[name] = defined(definition, self.row_truth, self.world)
 
     def _wanted(self) -> Iterator[BoundClause]:
         """Bindings that the world breaks, and those of definitions that it does not follow."""
         count = 0
         for number, rows in enumerate(self.open):
             clause = self.clauses[number]
-            truth = self.circuit.truth(clause.body, rows, self.world)
+            truth = self.row_truth.truth(clause.body, rows, self.world)
             truth = truth.expand(1, len(rows), self.tables.horizon)[0]
             broken = (~truth & self.tables.inside[rows.trace]).nonzero().tolist()
             for row, time in broken:
@@ -340,7 +340,7 @@ class _Contradictions:
         if name is None:
             name = f"·{len(self.conditions)}"
             rows = all_rows(self.tables, axes)
-            truth = self.circuit.truth(node, rows, {})
+            truth = self.row_truth.truth(node, rows, {})
             truth = truth.expand(1, len(rows), self.tables.horizon)
             sizes = [self.tables.full_size(axis) for axis in axes]
             shape = (self.tables.batch, *sizes, self.tables.horizon)

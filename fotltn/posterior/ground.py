@@ -30,11 +30,11 @@ def definition_clauses(plan: Structure, tables: Tables) -> dict[str, Clause]:
     return clauses
 
 
-def defined(definition: Definition, circuit: RowTruth, worlds: Mapping[str, Tensor]) -> Tensor:
+def defined(definition: Definition, row_truth: RowTruth, worlds: Mapping[str, Tensor]) -> Tensor:
     """The table of a defined predicate in some worlds, which have tables of all that it uses."""
-    rows, shape = all_rows(circuit.tables, definition.axes), worlds[definition.name].shape
-    truth = circuit.truth(nnf(definition.formula), rows, worlds)
-    full = truth.expand(shape[0], len(rows), circuit.tables.horizon)
+    rows, shape = all_rows(row_truth.tables, definition.axes), worlds[definition.name].shape
+    truth = row_truth.truth(nnf(definition.formula), rows, worlds)
+    full = truth.expand(shape[0], len(rows), row_truth.tables.horizon)
     return full[..., : shape[-1]].reshape(shape).clone()
 
 

@@ -60,17 +60,17 @@ class Mover:
     """Draws the tracks of a kind, given all else."""
 
     def __init__(
-        self, kind: TrackKind, circuit: RowTruth, evidence: LabelEvidence, worlds: int,
+        self, kind: TrackKind, row_truth: RowTruth, evidence: LabelEvidence, worlds: int,
         shared: Collection[tuple[str, ...]], tables: PriorTables, scales: Mapping[str, float],
     ) -> None:  # fmt: skip
         """Find out which tracks can be drawn at once."""
         self.scales = scales  # of the weights of axioms, as far as these are learned
-        self.kind, self.circuit, self.evidence, self.worlds = kind, circuit, evidence, worlds
-        self.device = circuit.tables.lengths.device
-        self.rows = all_rows(circuit.tables, kind.axes)
-        self.lengths = circuit.lengths(self.rows)
+        self.kind, self.row_truth, self.evidence, self.worlds = kind, row_truth, evidence, worlds
+        self.device = row_truth.tables.lengths.device
+        self.rows = all_rows(row_truth.tables, kind.axes)
+        self.lengths = row_truth.lengths(self.rows)
         self.symbols = torch.tensor(kind.shape.conditions, device=self.device)
-        fixed = [n for n, f in enumerate(kind.conditions) if not circuit.varies(f)]
+        fixed = [n for n, f in enumerate(kind.conditions) if not row_truth.varies(f)]
         stated = [n for n in fixed if predicates(kind.conditions[n])]
         members = groups(kind, static=False)
         alone = [bit for names, bits in members if names not in shared for bit in bits]
@@ -81,7 +81,7 @@ class Mover:
         for one in kind.pointwise:
             said.setdefault(one[0] if one[0] in scales else "", []).append(one)
         self._worths = {
-            axiom: worth_of_letters(some, kind.moving, self.letters, circuit, self.rows)
+            axiom: worth_of_letters(some, kind.moving, self.letters, row_truth, self.rows)
             for axiom, some in said.items()
         }
         self._weigh_points()
@@ -89,7 +89,7 @@ class Mover:
         self._learns = bool((costly | {*said}) & {*scales})
         late = self.spans is not None
         self.prior = Prior(kind, stated, shared, tables, free, self.chain, late=late)
-        self.contacts = Contacts(circuit, kind.moving)
+        self.contacts = Contacts(row_truth, kind.moving)
         self.colours = self._colours()
         self._weighed: dict[int, Tensor] = {}
         self.firm = False  # whether hard ties count more than all that speaks for a track
@@ -107,7 +107,7 @@ class Mover:
         scaled = [self.scales.get(axiom, 1.0) * worth for axiom, worth in self._worths.items()]
         self._points = torch.stack(scaled).sum(0) if len(scaled) > 1 else scaled[0]
         self.spans = spans_of(
-            self.kind, self.chain, self.circuit, self.rows, self._points,
+            self.kind, self.chain, self.row_truth, self.rows, self._points,
             lambda: self._cases({})[0], self._costs(),
         )  # fmt: skip
 
@@ -124,10 +124,10 @@ class Mover:
         static = as_number(bits[:, :, 0], self.kind.shape.static)
         conditions = self._cases(worlds)
         edges = self.chain.walk(bits, static, conditions)
-        inside = within(self.lengths, self.circuit.times)
+        inside = within(self.lengths, self.row_truth.times)
         if self.spans is not None:
-            conditions = conditions + self.spans.late(self.circuit.times) * len(self.symbols)
-            inside = self.spans.there(self.circuit.times)
+            conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
+            inside = self.spans.there(self.row_truth.times)
         return edges, conditions.permute(2, 1, 0), inside.T, static
 
     # --- where bits are ---
@@ -149,7 +149,7 @@ class Mover:
         bits = []
         for bit in self.kind.moving.bits:
             table = at_index(worlds[bit.predicate], *self.cells(bit, tracks))
-            bits.append(table.expand(-1, -1, self.circuit.tables.horizon))
+            bits.append(table.expand(-1, -1, self.row_truth.tables.horizon))
         return torch.stack(bits, -1)
 
     def write(self, worlds: Worlds, tracks: Tensor, bits: Tensor) -> None:
@@ -166,9 +166,9 @@ class Mover:
 
     def odds(self) -> Tensor:
         """The logarithms of the odds of bits, with axes (track, time, bit)."""
-        horizon = self.circuit.tables.horizon
+        horizon = self.row_truth.tables.horizon
         every = torch.arange(self.tracks, device=self.device)
-        inside = within(self.lengths, self.circuit.times)
+        inside = within(self.lengths, self.row_truth.times)
         columns, costs = [], self._costs()
         for number, bit in enumerate(self.kind.moving.bits):
             if number in costs:
@@ -185,7 +185,7 @@ class Mover:
 
     def _table(self, name: str) -> Tensor:
         """The logarithms of the odds of all cells of a predicate."""
-        tables = self.circuit.tables
+        tables = self.row_truth.tables
         decl = tables.signature.predicates[name]
         sizes = (tables.sizes[s] for s in decl.sorts)
         shape = (tables.batch, *sizes, 1 if decl.static else tables.horizon)
@@ -235,10 +235,10 @@ class Mover:
 
     def _conditions(self, numbers: Sequence[int], worlds: Mapping[str, Tensor]) -> Tensor:
         """Conditions as bits, with axes (world, track, time)."""
-        horizon = self.circuit.tables.horizon
+        horizon = self.row_truth.tables.horizon
         total = torch.zeros(1, self.tracks, horizon, dtype=torch.int64, device=self.device)
         for place, number in enumerate(numbers):
-            truth = self.circuit.truth(self.kind.conditions[number], self.rows, worlds)
+            truth = self.row_truth.truth(self.kind.conditions[number], self.rows, worlds)
             total = total + (truth.to(torch.int64) << place)
         return total
 
@@ -251,8 +251,8 @@ class Mover:
     def help(self, worlds: Worlds) -> None:
         """Compute helping bits and what is defined here from the bits that are free."""
         for name, formula in self.kind.helping.items():
-            truth = self.circuit.truth(formula, self.rows, worlds)
-            tables = self.circuit.tables
+            truth = self.row_truth.truth(formula, self.rows, worlds)
+            tables = self.row_truth.tables
             shape = (*[tables.sizes[s] for s in self.kind.moving.sorts],)
             full = truth.expand(truth.shape[0], self.tracks, tables.horizon)
             worlds[name] = (
@@ -283,7 +283,7 @@ class Mover:
         self.help(worlds)
         conditions = self._cases(worlds)
         if self.spans is not None:
-            conditions = conditions + self.spans.late(self.circuit.times) * len(self.symbols)
+            conditions = conditions + self.spans.late(self.row_truth.times) * len(self.symbols)
         held: dict[object, Tensor] = {}
         for colour in self.colours:
             self._move(colour, worlds, conditions, held, generator, heat)
@@ -303,7 +303,7 @@ class Mover:
         letters, static, totals = self.chain.draw(weights, digits, generator, self.worlds)
         bits = self.letters[letters]
         if self.spans is not None:
-            bits = self.spans.spread(bits, tracks, self.circuit.tables.horizon)
+            bits = self.spans.spread(bits, tracks, self.row_truth.tables.horizon)
         for place, number in enumerate(self.kind.shape.static):
             bits[..., number] = (static >> place & 1).bool().unsqueeze(-1)
         old = self.read(worlds, tracks)
@@ -327,12 +327,12 @@ class Mover:
         """What it is worth that the formula of each row is true, with axes (row, time)."""
         if factor.labelled is not None:
             table = self._table(factor.labelled.predicate)
-            args = [self.circuit.numbers(t, rows)[:, 0] for t in factor.labelled.args]
+            args = [self.row_truth.numbers(t, rows)[:, 0] for t in factor.labelled.args]
             value = table[(rows.trace, *args)]
-            if value.shape[-1] < len(self.circuit.times):
-                value = torch.nn.functional.pad(value, (0, len(self.circuit.times) - 1))
+            if value.shape[-1] < len(self.row_truth.times):
+                value = torch.nn.functional.pad(value, (0, len(self.row_truth.times) - 1))
             return value
-        inside = within(self.circuit.lengths(rows), self.circuit.times)
+        inside = within(self.row_truth.lengths(rows), self.row_truth.times)
         scale = self.scales.get(factor.axiom, 1.0)
         cost = HARD if factor.weight is None else scale * factor.weight
         return inside.to(torch.float64) * cost
@@ -343,7 +343,7 @@ class Mover:
         gains: dict[tuple[int, int, int], Tensor] = {}
         patterns: dict[object, Patterns] = {}
         static = self.kind.shape.static
-        times, tracks = len(self.circuit.times), len(colour.tracks)
+        times, tracks = len(self.row_truth.times), len(colour.tracks)
         for coupling in colour.couplings:
             cells, sight = coupling.cells, coupling.factor.span
             if coupling.window is None or not len(cells):
@@ -386,8 +386,8 @@ class Mover:
         total = torch.zeros(self.worlds, tracks, dtype=torch.float64, device=self.device)
         for coupling in couplings:
             cells, factor = coupling.cells, coupling.factor
-            truth = self.circuit.truth(factor.formula, cells.rows, worlds)
-            truth = truth.expand(self.worlds, len(cells.rows), len(self.circuit.times))
+            truth = self.row_truth.truth(factor.formula, cells.rows, worlds)
+            truth = truth.expand(self.worlds, len(cells.rows), len(self.row_truth.times))
             value = (truth * self._weights(factor, cells.rows)).sum(-1)[:, cells.row]
             if _is_hard(factor):
                 value = value * self._force[cells.track]
@@ -431,8 +431,8 @@ class Mover:
         open_ones = self._weights(factor, rows) != 0
         if factor.labelled is None:
             for part in conjuncts(factor.formula, universal=True):
-                if not self.circuit.varies(part):
-                    open_ones = open_ones & ~self.circuit.truth(part, rows, {})[0]
+                if not self.row_truth.varies(part):
+                    open_ones = open_ones & ~self.row_truth.truth(part, rows, {})[0]
         row, time = open_ones.nonzero().unbind(-1)
         cells = TrackCells(rows, row, time, torch.full_like(row, -1))
         return (cells, *self.contacts.of_cells(factor.formula, cells))
@@ -441,14 +441,14 @@ class Mover:
         """The bindings of a factor that something depends on."""
         if factor.labelled is not None:
             return self._labelled(factor.labelled)
-        return self.circuit.instances(factor.axes, factor.formula)
+        return self.row_truth.instances(factor.axes, factor.formula)
 
     def _labelled(self, atom: c.Atom) -> Bindings:
         """The bindings of an atom's variables that have labels."""
         name = atom.predicate
         if name in self.evidence.logits:
             return all_rows(
-                self.circuit.tables, [t.axis for t in atom.args if isinstance(t, c.Variable)]
+                self.row_truth.tables, [t.axis for t in atom.args if isinstance(t, c.Variable)]
             )
         index = self.evidence.labels.index[name][:-1].to(self.device)
         places: dict[c.Axis, int] = {}

@@ -134,10 +134,10 @@ class _Against:
     ) -> None:  # fmt: skip
         self.posterior, self.labels, self.cells = posterior, labels, cells
         self.tables, self.plan = posterior.tables, said
-        self.circuit = RowTruth(posterior.tables, posterior.learned)
+        self.row_truth = RowTruth(posterior.tables, posterior.learned)
         stated = definition_clauses(self.plan, self.tables)
         self.clauses = [*self.plan.clauses, *stated.values()]
-        self.rows = [self.circuit.instances(one.axes, one.body) for one in self.clauses]
+        self.rows = [self.row_truth.instances(one.axes, one.body) for one in self.clauses]
         self.worlds = [self._contradicting(cell, worlds) for cell in cells]
 
     def run(self) -> list[Objections]:
@@ -196,7 +196,7 @@ class _Against:
             for name in self.plan.free:
                 self._turn(name, after[name], places)
             for name, definition in self.plan.definitions.items():
-                after[name] = defined(definition, self.circuit, after)
+                after[name] = defined(definition, self.row_truth, after)
                 self._turn(name, after[name], places)
             yield places, before, after
 
@@ -215,7 +215,7 @@ class _Against:
     ) -> Tensor:  # fmt: skip
         """Where a clause was obeyed and is not any more, with axes (world, row, time)."""
         count = next(iter(after.values())).shape[0]
-        was, now = (self.circuit.truth(clause.body, rows, worlds) for worlds in (before, after))
+        was, now = (self.row_truth.truth(clause.body, rows, worlds) for worlds in (before, after))
         broken = was & ~now & self.tables.inside[rows.trace]
         return broken.expand(count, len(rows), self.tables.horizon)
 

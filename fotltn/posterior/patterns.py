@@ -171,17 +171,17 @@ class TrackCells:
 class Contacts:
     """Finds which tracks a formula depends on, and where."""
 
-    def __init__(self, circuit: RowTruth, moving: Moving) -> None:
+    def __init__(self, row_truth: RowTruth, moving: Moving) -> None:
         """For tracks of one kind."""
-        self.circuit, self.moving = circuit, moving
-        self.sizes = [circuit.tables.sizes[s] for s in moving.sorts]
+        self.row_truth, self.moving = row_truth, moving
+        self.sizes = [row_truth.tables.sizes[s] for s in moving.sorts]
         self._open: dict[int, tuple[Bindings, Tensor]] = {}
 
     def tracks(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
         """The number of the track of terms, with axes (row, time), of time perhaps one."""
         number = rows.trace.unsqueeze(-1)
         for term, size in zip(terms, self.sizes, strict=True):
-            number = number * size + self.circuit.numbers(term, rows)
+            number = number * size + self.row_truth.numbers(term, rows)
         return number
 
     def track(self, terms: Sequence[c.Term], rows: Bindings) -> Tensor:
@@ -204,7 +204,7 @@ class Contacts:
                 track = self.tracks(hit[1], here)
                 hits.append(torch.stack([origin.repeat_interleave(track.shape[1]), track.view(-1)]))
             elif isinstance(part, c.Quantifier):
-                inner = self.circuit.beneath(part, here)
+                inner = self.row_truth.beneath(part, here)
                 assert inner.parent is not None
                 stack.append((part.body, inner, origin[inner.parent]))
             else:
@@ -239,23 +239,23 @@ class Contacts:
     def open_at(self, node: c.Quantifier, inner: Bindings) -> Tensor:
         """At which points what is given leaves rows beneath a quantifier open."""
         if id(inner) not in self._open:
-            value = within(self.circuit.lengths(inner), self.circuit.times)
+            value = within(self.row_truth.lengths(inner), self.row_truth.times)
             for part in conjuncts(node.body, node.universal):
-                if not self.circuit.varies(part):
-                    truth = self.circuit.truth(part, inner, {})[0]
+                if not self.row_truth.varies(part):
+                    truth = self.row_truth.truth(part, inner, {})[0]
                     value = value & (~truth if node.universal else truth)
             self._open[id(inner)] = (inner, value)
         return self._open[id(inner)][1]
 
     def _beneath(self, node: c.Quantifier, cells: TrackCells, offset: int) -> TrackCells:
         """The cells beneath a quantifier that are open at the point `offset` ahead."""
-        inner = self.circuit.beneath(node, cells.rows)
+        inner = self.row_truth.beneath(node, cells.rows)
         parent = inner.parent
         assert parent is not None
         number = torch.bincount(parent, minlength=len(cells.rows))
         first = number.cumsum(0) - number
         there = cells.time + offset
-        good = (there >= 0) & (there < len(self.circuit.times))
+        good = (there >= 0) & (there < len(self.row_truth.times))
         times = torch.where(good, number[cells.row], 0)
         above = torch.arange(len(cells), device=parent.device).repeat_interleave(times)
         begin = times.cumsum(0) - times
@@ -345,7 +345,7 @@ class Patterns:
         What no track of the kind changes is looked up in `held`, and put there.
         """
         self.contacts, self.worlds, self.held = contacts, worlds, held
-        self.circuit, self.moving = contacts.circuit, contacts.moving
+        self.row_truth, self.moving = contacts.row_truth, contacts.moving
         self.static, self.window, self.span = list(static), list(window), span
         self.points = max(0, span.high - span.low + 1)
         self.memo: dict[object, Tensor] = {}
@@ -367,11 +367,11 @@ class Patterns:
             return cells.cache[node, offset]
         key = (node, id(cells.rows))
         if key not in self.held:
-            self.held[key] = self.circuit.truth(node, cells.rows, self.worlds)
+            self.held[key] = self.row_truth.truth(node, cells.rows, self.worlds)
         full = self.held[key]
         row = cells.row if full.shape[1] > 1 else torch.zeros_like(cells.row)
         value = self._wide(full[:, row, self._time(cells, offset, full.shape[2])])
-        if not self.circuit.varies(node):
+        if not self.row_truth.varies(node):
             cells.cache[node, offset] = value
         return value
 
@@ -384,7 +384,7 @@ class Patterns:
     def _present(self, atom: c.Atom, cells: TrackCells, offset: int) -> Tensor:
         """An atom of tracks in the present worlds."""
         table = self.worlds[atom.predicate]
-        args = [self.circuit.numbers(a, cells.rows)[cells.row, 0] for a in atom.args]
+        args = [self.row_truth.numbers(a, cells.rows)[cells.row, 0] for a in atom.args]
         time = self._time(cells, offset, table.shape[-1])
         return self._wide(at_index(table, cells.rows.trace[cells.row], *args, time))
 
@@ -393,7 +393,7 @@ class Patterns:
         bit = self.moving.bits[number]
         axis = 0 if bit.static else 1 + offset - self.span.low
         among = self.static if bit.static else self.window
-        values = torch.arange(1 << len(among), device=self.circuit.times.device)
+        values = torch.arange(1 << len(among), device=self.row_truth.times.device)
         truth = (values >> among.index(number) & 1).bool()
         shape = [1] * (1 + self.points)
         shape[axis] = -1
@@ -404,7 +404,7 @@ class Patterns:
         key = (_INSIDE, offset)
         if key not in cells.cache:
             there = cells.time + offset
-            lengths = self.circuit.lengths(cells.rows)[cells.row]
+            lengths = self.row_truth.lengths(cells.rows)[cells.row]
             cells.cache[key] = self._wide(((there >= 0) & (there < lengths)).unsqueeze(0))
         return cells.cache[key]
 

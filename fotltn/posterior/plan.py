@@ -132,7 +132,7 @@ def plan_of(sampler: Sampler) -> SamplingPlan:
 def _working(mover: Mover, colour: Colour) -> int:
     """Bytes that it takes to draw the tracks of a colour, about."""
     kind, chain, worlds = mover.kind, mover.chain, mover.worlds
-    times, tracks = len(mover.circuit.times), len(colour.tracks)
+    times, tracks = len(mover.row_truth.times), len(colour.tracks)
     gains: dict[tuple[int, int, int], int] = {}
     single = 0  # of one factor at a time
     for one in colour.couplings:
@@ -154,7 +154,7 @@ def _working(mover: Mover, colour: Colour) -> int:
 
 
 def _tracks(mover: Mover, definitions: Collection[Definition], worlds: int) -> TrackPlan:
-    kind, times = mover.kind, len(mover.circuit.times)
+    kind, times = mover.kind, len(mover.row_truth.times)
     states, ways = kind.product.letter.shape
     names = [bit.predicate for bit in kind.moving.bits]
     computed = [name for name in names[kind.free :] if name not in kind.helping]

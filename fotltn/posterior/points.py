@@ -40,7 +40,7 @@ def sees_a_point(formula: c.Formula, moving: Moving, free: int, learned: Collect
 
 def worth_of_letters(
     said: Sequence[tuple[str, c.Formula, float]], moving: Moving, letters: Tensor,
-    circuit: RowTruth, rows: Bindings,
+    row_truth: RowTruth, rows: Bindings,
 ) -> Tensor:  # fmt: skip
     """What letters are worth, with axes (track, time, letter): the weight of what is true.
 
@@ -48,12 +48,12 @@ def worth_of_letters(
         said: axioms, what they say of one point, and their weights.
         moving: the bits of tracks.
         letters: the values of all bits of each letter.
-        circuit: what is given.
+        row_truth: what is given.
         rows: the tracks.
     """
-    inside = within(circuit.lengths(rows), circuit.times)
+    inside = within(row_truth.lengths(rows), row_truth.times)
     total = torch.zeros(
-        *inside.shape, len(letters), dtype=torch.float64, device=circuit.times.device
+        *inside.shape, len(letters), dtype=torch.float64, device=row_truth.times.device
     )
     for _, formula, weight in said:
         places = {a: hit[0] for a in atoms_of(formula, moving.names) if (hit := moving.bit(a))}
@@ -62,7 +62,7 @@ def worth_of_letters(
             truth: Mapping[c.Core, c.Formula] = {
                 atom: c.Truth(bool(values[bits.index(bit)])) for atom, bit in places.items()
             }
-            true = circuit.truth(nnf(replaced_in(formula, truth)), rows, {})[0]
+            true = row_truth.truth(nnf(replaced_in(formula, truth)), rows, {})[0]
             same = (letters[:, bits] == values).all(-1)
             total[..., same] += weight * true.to(torch.float64).unsqueeze(-1)
     return total * inside.unsqueeze(-1)

@@ -160,13 +160,13 @@ class Posterior:
 
     def truth(self, formula: CheckedFormula) -> Value:
         """The truth of a formula in every world, with axes (world, trace, variables …, time)."""
-        circuit = RowTruth(self.tables, self.learned)
+        row_truth = RowTruth(self.tables, self.learned)
         axes, asked = formula.free, not_too_deep(nnf(formula.formula), "the formula")
         rows = all_rows(self.tables, axes)
         parts = []
         for start in range(0, self.count, self.chains):
             some = {n: t[start : start + self.chains] for n, t in self.worlds.items()}
-            value = circuit.truth(asked, rows, some)
+            value = row_truth.truth(asked, rows, some)
             parts.append(value.expand(self.chains, len(rows), self.tables.horizon))
         sizes = (self.tables.full_size(a) for a in axes)
         shape = (self.count, self.tables.batch, *sizes, self.tables.horizon)

@@ -110,12 +110,12 @@ class Sampler:
         self.generator = torch.Generator(device).manual_seed(sampling.seed)
         self._scatter()
         helping = [name for kind in structure.kinds for name in kind.helping]
-        self.circuit = RowTruth(tables, [*self.tables, *helping])
+        self.row_truth = RowTruth(tables, [*self.tables, *helping])
         self.prior = PriorTables()
         self.scales = self._scales() if scales is None else scales
         self.movers = [
             Mover(
-                kind, self.circuit, evidence, sampling.worlds, structure.shared, self.prior,
+                kind, self.row_truth, evidence, sampling.worlds, structure.shared, self.prior,
                 self.scales,
             )
             for kind in structure.kinds
@@ -213,7 +213,7 @@ class Sampler:
         self._defined = True
         for name, formula in self.formulas.items():
             rows = self.rows[name]
-            truth = self.circuit.truth(formula, rows, self.tables)
+            truth = self.row_truth.truth(formula, rows, self.tables)
             table = self.tables[name]
             full = truth.expand(table.shape[0], len(rows), self.known.horizon)
             table.copy_(full[..., : table.shape[-1]].reshape(table.shape))
@@ -237,7 +237,7 @@ class Sampler:
     def _obeyed(self, clauses: Sequence[Clause]) -> Tensor:
         """Which traces of which worlds obey some clauses, with axes (world, trace)."""
         worlds, traces = self.sampling.worlds, self.known.batch
-        total = torch.zeros(worlds, traces, dtype=torch.int64, device=self.circuit.times.device)
+        total = torch.zeros(worlds, traces, dtype=torch.int64, device=self.row_truth.times.device)
         for clause in clauses:
             rows, false = self._false(clause)
             total.index_add_(1, rows.trace, false.sum(-1))
@@ -284,15 +284,15 @@ class Sampler:
     def _false(self, clause: Clause) -> tuple[Bindings, Tensor]:
         """Bindings of a clause, and where it is false, with axes (world, binding, time)."""
         if clause not in self._open:
-            self._open[clause] = self.circuit.instances(clause.axes, clause.body)
+            self._open[clause] = self.row_truth.instances(clause.axes, clause.body)
         rows = self._open[clause]
-        truth = self.circuit.truth(clause.body, rows, self.tables)
+        truth = self.row_truth.truth(clause.body, rows, self.tables)
         full = truth.expand(self.sampling.worlds, len(rows), self.known.horizon)
         return rows, ~full & self.known.inside[rows.trace]
 
     def density(self) -> Tensor:
         """The logarithm of how likely each world is, up to a constant."""
-        device = self.circuit.times.device
+        device = self.row_truth.times.device
         total = torch.zeros(self.sampling.worlds, dtype=torch.float64, device=device)
         for name in (*self.structure.free, *self.structure.definitions):
             table = self.tables[name]

@@ -83,7 +83,7 @@ class TrackSpans:
 
 
 def spans_of(
-    kind: TrackKind, chain: Chain, circuit: RowTruth, rows: Bindings, points: Tensor,
+    kind: TrackKind, chain: Chain, row_truth: RowTruth, rows: Bindings, points: Tensor,
     conditions: Callable[[], Tensor], costs: Mapping[int, float],
 ) -> TrackSpans | None:  # fmt: skip
     """When to draw tracks; None if that is all of the time, or if more is asked of absent ones.
@@ -91,21 +91,21 @@ def spans_of(
     Args:
         kind: the kind of tracks.
         chain: their automaton.
-        circuit: what is given.
+        row_truth: what is given.
         rows: the tracks.
         points: what letters are worth at a point, with axes (track, time, letter).
         conditions: the numbers of the values of conditions, with axes (track, time).
         costs: what the falsehood of bits costs.
     """
-    there, bits = _there(circuit, kind, rows), kind.moving.bits
+    there, bits = _there(row_truth, kind, rows), kind.moving.bits
     plain = all(slot.position is not None for bit in bits for slot in bit.slots)
     defined = len(bits) > kind.free + len(kind.helping)
     helps = kind.factors and len(kind.helping) > len(kind.soft)
     if there is None or defined or helps or not plain:
         return None  # what follows of a track may be true while it is not there
-    if any(circuit.varies(f) for f in kind.conditions):
+    if any(row_truth.varies(f) for f in kind.conditions):
         return None  # what others do decides what an automaton makes of a track
-    lengths = circuit.lengths(rows)
+    lengths = row_truth.lengths(rows)
     times = torch.arange(there.shape[1], device=there.device)
     there = there & (times < lengths.unsqueeze(-1))
     some = there.any(-1)
@@ -136,13 +136,13 @@ def spans_of(
     )
 
 
-def _there(circuit: RowTruth, kind: TrackKind, rows: Bindings) -> Tensor | None:
+def _there(row_truth: RowTruth, kind: TrackKind, rows: Bindings) -> Tensor | None:
     """Where all arguments of tracks are there, with axes (track, time); None if they always are."""
     result: Tensor | None = None
     for axis in kind.axes:
-        mask = circuit.tables.present.get(axis.sort or "")
+        mask = row_truth.tables.present.get(axis.sort or "")
         if mask is not None:
-            mask = mask.to(rows.trace.device).expand(-1, -1, circuit.tables.horizon)
+            mask = mask.to(rows.trace.device).expand(-1, -1, row_truth.tables.horizon)
             some = mask[rows.trace, rows.places[axis]]
             result = some if result is None else result & some
     return result

@@ -73,9 +73,9 @@ def compare(seeds: range) -> None:
     for seed in seeds:
         formula, tables, worlds = drawn(random.Random(seed))
         rows = all_rows(tables, formula.free)
-        circuit = RowTruth(tables, list(worlds))
+        row_truth = RowTruth(tables, list(worlds))
         for _ in range(2):  # the second time from what was cached
-            truth = circuit.truth(nnf(formula.formula), rows, worlds)
+            truth = row_truth.truth(nnf(formula.formula), rows, worlds)
             truth = truth.expand(WORLDS, len(rows), tables.horizon)
             inside = tables.inside[rows.trace]
             same = (truth == expected(formula, tables, worlds)) | ~inside
@@ -102,15 +102,15 @@ def test_instances_leave_out_only_what_is_true_anyway():
         formula, tables, worlds = drawn(random.Random(seed))
         if not formula.free:
             continue
-        circuit = RowTruth(tables, list(worlds))
+        row_truth = RowTruth(tables, list(worlds))
         body = nnf(formula.formula)
-        some, every = circuit.instances(formula.free, body), all_rows(tables, formula.free)
+        some, every = row_truth.instances(formula.free, body), all_rows(tables, formula.free)
         places = [every.trace, *(every.places[a] for a in formula.free)]
         chosen = [some.trace, *(some.places[a] for a in formula.free)]
         missing = set(zip(*(p.tolist() for p in places), strict=True)) - set(
             zip(*(p.tolist() for p in chosen), strict=True)
         )
-        truth = circuit.truth(body, every, worlds)
+        truth = row_truth.truth(body, every, worlds)
         truth = truth.expand(WORLDS, len(every), tables.horizon) | ~tables.inside[every.trace]
         for row, place in enumerate(zip(*(p.tolist() for p in places), strict=True)):
             if place in missing:
@@ -146,10 +146,10 @@ def test_facts_of_many_entities_are_not_laid_out():
     checked = check_formula(parse_formula(formula), THEORY.signature)
     sizes = {"a": size, "b": size}
     tables = Tables(sizes, torch.tensor([4]), 4, {"Has": near}, signature=THEORY.signature)
-    circuit = RowTruth(tables, ["Tie"])
+    row_truth = RowTruth(tables, ["Tie"])
     worlds = {"Tie": torch.zeros(1, 1, 1, 1, 4, dtype=torch.bool).expand(1, 1, size, size, 4)}
     rows = all_rows(tables, ())
-    assert circuit.truth(nnf(checked.formula), rows, worlds).any().item() is False
+    assert row_truth.truth(nnf(checked.formula), rows, worlds).any().item() is False
     (inner,) = rows.below.values()
     assert len(inner) == 3
 
