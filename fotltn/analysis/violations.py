@@ -190,6 +190,28 @@ def violations(cells: Cells, top: int = 10) -> Violations:
     return Violations(cells.name, value, words, *numbers, worst, best.undecided)
 
 
+@dataclass(frozen=True, slots=True)
+class FirstViolations:
+    """How many cells count, are violated and are undecided, and the first of the violated."""
+
+    count: int
+    violated: int
+    undecided: int
+    cells: tuple[Cell, ...]
+
+
+def first_violations(cells: Cells, top: int) -> FirstViolations | None:
+    """The first violations in two-valued logic, by trace, time and binding, at the cost of facts.
+
+    None where rows of facts cannot tell cells apart, or are too many.
+    """
+    best = _by_rows(replace(cells, semantics=CRISP), top)
+    if best is None:
+        return None
+    first = tuple(one.cell for one in best.worst if one.violated)
+    return FirstViolations(best.count - best.undecided, best.violated, best.undecided, first)
+
+
 def counterexample(cells: Cells) -> Counterexample | None:
     """A binding and time at which an axiom is false in two-valued logic, or None if it is true.
 

@@ -21,7 +21,16 @@ from fotltn.plan.plan import Plan, Route, Step, Tail
 from fotltn.plan.sparse_steps import sparse_step, support_step
 from fotltn.semantics import crisp, reference
 from fotltn.semantics.sparse import SparseTable
-from fotltn.semantics.tables import Value, align, evaluate_term, every_entity, gather, in_order
+from fotltn.semantics.tables import (
+    Value,
+    align,
+    evaluate_term,
+    every_entity,
+    fewer_than_dense,
+    gather,
+    gather_facts,
+    in_order,
+)  # fmt: skip
 from fotltn.semantics.temporal import shift
 from fotltn.stop import may_go_on
 
@@ -87,10 +96,14 @@ def _tail(tail: Tail, run: Run) -> None:
 
 
 def _table(leaf: e.TableLeaf, run: Run) -> Value:
-    table = run.tables.table(leaf.predicate)
+    table, axes = run.tables.table(leaf.predicate), e.argument_axes(leaf)
     if isinstance(table, SparseTable):
+        if axes is None:
+            terms = [evaluate_term(a, run.tables) for a in leaf.args]
+            if fewer_than_dense(table, terms):
+                looked_up, degrees = gather_facts(table, terms)
+                return Value(looked_up, degrees.to(run.dtype))
         table = _laid_out(leaf, table, run)
-    axes = e.argument_axes(leaf)
     if axes is not None:
         for place, axis in enumerate(axes):
             if axis in run.tables.cuts and table.shape[1 + place] != run.tables.size(axis):

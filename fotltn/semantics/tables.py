@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, assert_never
@@ -15,6 +16,7 @@ from fotltn.logic import core as c
 from fotltn.logic.check import CheckedFormula
 from fotltn.logic.signature import Signature
 from fotltn.semantics.sparse import SparseTable
+from fotltn.syntax.theory import RelationDecl
 from fotltn.tree import fold
 
 T = TypeVar("T")
@@ -180,6 +182,21 @@ class Tables:
             return {self.names.called(sort, trace, i): i for i in reversed(range(size))}
 
         return self.derived(("numbers", sort, trace), made)
+
+    def with_relation(self, declared: RelationDecl, tuples: Tensor) -> Tables:
+        """The same with one more relation. What was derived stays, since predicates are the same.
+
+        Args:
+            declared: its name, and the sorts of its tuples.
+            tuples: entity numbers, with axes (tuple, place).
+        """
+        name = declared.name
+        signature = replace(self.signature, relations={**self.signature.relations, name: declared})
+        more = replace(self, signature=signature, relations={**self.relations, name: tuples})
+        for key, value in list(self._derived.items()):
+            same = isinstance(value, Tables)
+            more._derived[key] = value.with_relation(declared, tuples) if same else value
+        return more
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """What follows from these tables, made the first time that it is asked for."""
@@ -392,3 +409,34 @@ def gather(table: Tensor, args: Sequence[Value]) -> Value:
     batch = torch.arange(table.shape[0], device=table.device).reshape(-1, *[1] * (rank - 1))
     times = torch.arange(table.shape[-1], device=table.device)
     return Value(axes, table[(batch, *(n.to(table.device) for n in numbers), times)])
+
+
+def fewer_than_dense(table: SparseTable, args: Sequence[Value]) -> bool:
+    """Whether terms name far fewer places than a table has."""
+    _, numbers = align(args)
+    cells: int = math.prod(torch.broadcast_shapes(*(n.shape[1:-1] for n in numbers)))
+    return 4 * cells < math.prod(table.shape[1:-1])
+
+
+def gather_facts(table: SparseTable, args: Sequence[Value]) -> Value:
+    """Look terms up in a table of facts, without laying it out: as `gather` does."""
+    axes, numbers = align(args)
+    rank, device = len(axes) + 2, table.value.device
+    batch = torch.arange(table.shape[0], device=device).reshape(-1, *[1] * (rank - 1))
+    times = torch.arange(table.shape[-1], device=device)
+    keys, order = _places(list(table.index), table.shape).sort()
+    wanted = _places([batch, *(n.to(device) for n in numbers), times], table.shape)
+    if not len(keys):
+        degrees = torch.full(wanted.shape, table.default, dtype=table.value.dtype, device=device)
+        return Value(axes, degrees)
+    near = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
+    stated = table.value[order[near]]
+    return Value(axes, torch.where(keys[near] == wanted, stated, table.default))
+
+
+def _places(numbers: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+    """The place of each index in a table of a shape."""
+    places = numbers[0].long()
+    for number, size in zip(numbers[1:], shape[1:], strict=True):
+        places = places * size + number.long()
+    return places

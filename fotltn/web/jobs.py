@@ -28,7 +28,7 @@ T = TypeVar("T")
 PATIENCE = 20.0
 
 #: Seconds after which a result is given up that nobody came back for.
-GRACE = 30.0
+GRACE = 5.0
 
 #: Whom the work of a request is for.
 VISITOR: ContextVar[str] = ContextVar("visitor", default="")
@@ -118,7 +118,9 @@ class Jobs:
             running.asked += 1
             asked = running.asked
         try:
-            value: T = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(result)), patience)
+            wrapped = asyncio.wrap_future(result)
+            wrapped.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen
+            value: T = await asyncio.wait_for(asyncio.shield(wrapped), patience)
         except TimeoutError:
             loop.call_later(GRACE, self._drop, running, asked)
             raise PendingError from None

@@ -17,6 +17,8 @@ from fotltn.analysis.evaluate_cells import used_predicates
 from fotltn.analysis.explain.explanation import Explanation, why
 from fotltn.analysis.metrics import Report
 from fotltn.analysis.over_time import TruthOverTime, truth_over_time
+from fotltn.analysis.some_cells import some_cells
+from fotltn.analysis.violations import first_violations
 from fotltn.decisions import two_valued
 from fotltn.errors import FotError, did_you_mean, listing
 from fotltn.evaluation import evaluate_core, over_traces
@@ -36,6 +38,9 @@ T = TypeVar("T")
 
 #: Facts that would change a cell most, as many as are shown.
 INFLUENCES = 8
+
+#: The cells from which on only bindings with violations are shown, and as many of them.
+MANY, SHOWN = 2**26, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,17 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """The heat map of a formula, and how the formula stands."""
+    """The heat map of a formula, and how the formula stands.
+
+    Args:
+        heat: all bindings, or some of those with violations.
+        standing: how it stands, by all bindings.
+        every: where there are too many bindings, the cells of all.
+    """
 
     heat: TruthOverTime
     standing: Standing
+    every: Cells | None = None
 
     @property
     def nbytes(self) -> int:
@@ -193,12 +205,22 @@ class WebState:
     def _see(self, side: int, name: str) -> Seen:
         try:
             cells = self.sides[side].cells(self.axiom(side, name))
-            seen = _seen(cells, cells.value())
+            seen = _of_many(cells) or _seen(cells, cells.value())
         except FotError as error:
             self.standings[side, name] = error.diagnostics[0].message
             raise
         self.standings[side, name] = seen.standing
         return seen
+
+    async def row_of(self, side: int, seen: Seen, words: tuple[str, ...], row: int) -> Seen:
+        """One binding of a formula that has too many to show."""
+        assert seen.every is not None
+        every = seen.every
+        numbers = every.cell(row, 0).numbers
+        return await self.jobs.get(
+            ("row", side, words, row),
+            lambda: replace(seen, heat=truth_over_time(some_cells(every, [numbers]))),
+        )
 
     async def cell(
         self,
@@ -359,6 +381,20 @@ def _seen(cells: Cells, value: float | None) -> Seen:
     violated, undecided = heat.violated, heat.undecided
     numbers = (heat.count - undecided, undecided, violated)
     return Seen(heat, Standing(value, *numbers, _worst(heat, violated)))
+
+
+def _of_many(cells: Cells) -> Seen | None:
+    """The first bindings with violations, of a formula that has very many; None if it has not."""
+    if cells.rows * cells.columns <= MANY:
+        return None
+    first = first_violations(cells, 4 * SHOWN)
+    if first is None:
+        return None
+    bindings = dict.fromkeys(cell.numbers for cell in first.cells)
+    heat = truth_over_time(some_cells(cells, list(bindings)[:SHOWN]))
+    worst = _worst(heat, heat.violated) if first.violated else None
+    standing = Standing(cells.value(), first.count, first.undecided, first.violated, worst)
+    return Seen(heat, standing, cells)
 
 
 def _worst(heat: TruthOverTime, violated: int) -> WorstCell | None:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fotltn.analysis.over_time import NO_TRUTH, UNDECIDED
+from fotltn.analysis.over_time import NO_TRUTH, UNDECIDED, BindingRow, TruthOverTime
 from fotltn.reporting.typeset import typeset
 from fotltn.semantics.config import PMean
 from fotltn.syntax import formula as f
@@ -220,6 +220,7 @@ def about(visit: Visit, seen: Seen, rows: Listing) -> dict[str, Any]:
         "times": list(heat.times),
         **rows.table(row),
         **rows.narrowed,
+        "every": seen.every is None,
     }
 
 
@@ -260,8 +261,14 @@ async def cell_page(
         head: what the content begins with.
         other: the heat map of the other one, if both can be compared.
     """
-    heat, side = seen.heat, visit.inspected
-    row, time = cell_at(visit, heat.cells, len(heat.times))
+    side, words, shown = visit.inspected, tuple(head.values()), seen.heat
+    if seen.every is not None and "row" not in visit.parameters:
+        row, time = cell_at(visit, seen.every, len(shown.times))
+        trace = row // seen.every.bindings
+        seen, row = await visit.state.row_of(visit.side, seen, words, row), trace
+    else:
+        row, time = cell_at(visit, shown.cells, len(shown.times))
+    heat = seen.heat
     if int(heat.truth[row, time]) == NO_TRUTH:
         raise RefusedError(
             404, "this cell does not count: a guard, or the end of its trace, excludes it"
@@ -269,7 +276,7 @@ async def cell_page(
     change = visit.choice("change", CHANGES, CHANGES[0])
     changes = read_changes(visit)
     why = await visit.state.cell(
-        visit.side, seen, tuple(head.values()), row, time, fixed=change == "learned",
+        visit.side, seen, (*words, heat.cells.label(row)), row, time, fixed=change == "learned",
         changes=changes,
     )  # fmt: skip
     explained = why.as_dict()
@@ -298,8 +305,7 @@ async def cell_page(
         content |= {"before": before, **await consequences(visit, changes)}
     if other is not None:
         content["other"] = float(other.heat.values[row, time])
-    after = int((heat.order == row).nonzero()) + 1
-    following = heat.row(int(heat.order[after])) if after < len(heat.order) else None
+    following = _following(shown, heat.cells.label(row))
     more = {
         "axiom": head.get("axiom"),
         "shown": Markup(typeset(source)),
@@ -313,7 +319,7 @@ async def cell_page(
         "timed": len(heat.times) > 1,
         "over_time": gaps(heat.values[row].tolist()),
         "following": following if following is not None and following.lowest < 1 else None,
-        "next_place": where(heat.cells, following.row, following.at) if following else {},
+        "next_place": where(shown.cells, following.row, following.at) if following else {},
         "given_predicates": side.unpredicted,
         "what_if": offers(why, changes),
         "tried": tried(why, changes),
@@ -324,6 +330,13 @@ async def cell_page(
         "whole_file": side.model is None,
     }
     return visit.answer("cell.html", content, more)
+
+
+def _following(heat: TruthOverTime, label: str) -> BindingRow | None:
+    """The row after one of a name, by how bad they are; the worst after one that is not shown."""
+    names = [heat.cells.label(row) for row in heat.order.tolist()]
+    after = names.index(label) + 1 if label in names else 0
+    return heat.row(int(heat.order[after])) if after < len(heat.order) else None
 
 
 def gaps(values: list[float]) -> list[float | None]:

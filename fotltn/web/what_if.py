@@ -6,6 +6,7 @@ its address. What would be taken for a part of the notation is escaped in names,
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +33,7 @@ MAX_CHANGES = 40
 OFFERED = 24
 
 #: Seconds that a page waits for other axioms before it is shown without some.
-GLANCE = 0.1
+GLANCE = 0.03
 
 _SHAPE = re.compile(
     r"(?P<predicate>\w+)(?:\((?P<names>[^()]*)\))?(?:@(?P<time>[0-9]{1,9}))?"
@@ -126,29 +127,30 @@ def tried(why: Explanation, changes: Sequence[Change]) -> list[str]:
 
 async def consequences(visit: Visit, changes: tuple[Change, ...]) -> dict[str, Any]:
     """The axioms that changes reach: their values and violations, as they are and then."""
-    state, side = visit.state, visit.side
-    others: list[dict[str, Any]] = []
-    for name in state.touched(side, changes):
-        now, then, pending = state.standings.get((side, name)), None, False
-        try:
-            then = await state.then(side, name, changes, GLANCE)
-        except PendingError:
-            pending = True
-        except LimitError:
-            pass  # an axiom that is too large for it has no numbers
-        standing = now if isinstance(now, Standing) else None
-        others.append(
-            {
-                "axiom": name,
-                "value": None if standing is None else standing.value,
-                "violated": None if standing is None else standing.violated,
-                "then": None if then is None else then[0],
-                "then_violated": None if then is None else then[1],
-                "pending": pending,
-            }
-        )
-    complete = not any(one["pending"] for one in others)
-    return {"changes": [one.as_dict() for one in changes], "axioms": others, "complete": complete}
+    names = visit.state.touched(visit.side, changes)
+    axioms = await asyncio.gather(*(_then(visit, name, changes) for name in names))
+    complete = not any(one["pending"] for one in axioms)
+    return {"changes": [one.as_dict() for one in changes], "axioms": axioms, "complete": complete}
+
+
+async def _then(visit: Visit, name: str, changes: tuple[Change, ...]) -> dict[str, Any]:
+    """An axiom as it is, and as it would be, if that is known already."""
+    now, then, pending = visit.state.standings.get((visit.side, name)), None, False
+    try:
+        then = await visit.state.then(visit.side, name, changes, GLANCE)
+    except PendingError:
+        pending = True
+    except LimitError:
+        pass  # an axiom that is too large for it has no numbers
+    standing = now if isinstance(now, Standing) else None
+    return {
+        "axiom": name,
+        "value": None if standing is None else standing.value,
+        "violated": None if standing is None else standing.violated,
+        "then": None if then is None else then[0],
+        "then_violated": None if then is None else then[1],
+        "pending": pending,
+    }
 
 
 async def facts(state: WebState, request: Request) -> Response:

@@ -18,7 +18,7 @@ from fotltn.project.config import read_config
 from fotltn.project.train import train
 from fotltn.semantics.config import semantics_of
 from fotltn.syntax.parse import parse_formula
-from fotltn.web import budget
+from fotltn.web import budget, state
 from fotltn.web.budget import check_cost
 from fotltn.web.inspected import of_model
 from tests.analysis.scenes import violations
@@ -207,6 +207,35 @@ def test_cells_and_rows_are_addressed_by_names(client):
     assert one["values"][0] == 1.0
     timed = get(client, "/formula/cell", text="Stop(t) & rain", row=0, t=1)  # a variable named t
     assert timed["place"] == {"row": 0, "t": 1}
+
+
+def test_of_very_many_bindings_those_with_violations_are_shown(facts, client, monkeypatch):
+    """With a lower limit: value and counts stay, and every cell still opens."""
+    names = ("Stops", "Paired", "Now")
+    plain = {name: get(client, f"/axiom/{name}", count=100) for name in names}
+    monkeypatch.setattr(state, "MANY", 1)
+    for running in served(facts):
+        with client_of(running) as visitor:
+            for name, every in plain.items():
+                some = get(visitor, f"/axiom/{name}", count=100)
+                assert (some["every"], every["every"]) == (False, True)
+                for key in ("value", "count", "violated", "undecided"):
+                    assert some[key] == pytest.approx(every[key]), (name, key)
+                wrong = [(r["binding"], r["trace"]) for r in every["rows"] if r["violated"]]
+                shown = [(r["binding"], r["trace"]) for r in some["rows"] if r["violated"]]
+                assert sorted(map(str, shown)) == sorted(map(str, wrong))
+                for row in every["rows"]:  # any binding, whether it is shown or not
+                    place = {k: v for k, v in row["place"].items() if v is not None}
+                    here, there = (
+                        get(one, f"/axiom/{name}/cell", **place) for one in (visitor, client)
+                    )
+                    assert here["binding"] == there["binding"]
+                    assert here["value"] == pytest.approx(there["value"], abs=1e-6)
+                    assert here["repair"] == there["repair"]
+                page = visitor.get(f"/axiom/{name}", headers=HTML).text
+                assert "too many bindings to show" in text_of(page)
+            excluded = visitor.get("/axiom/Guarded/cell", params={"x": "walker & co", "t": 0})
+            assert excluded.status_code == 404
 
 
 @pytest.mark.parametrize(
