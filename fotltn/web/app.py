@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fotltn.errors import FotError
-from fotltn.web import compare, formulas, predicates, views, what_if
+from fotltn.web import compare, formulas, predicates, scene, views, what_if
 from fotltn.web.jobs import VISITOR, PendingError
 from fotltn.web.responses import RefusedError, answer, failed, failure, static_response, wants
 from fotltn.web.security import Guard, Rules, visitor_of
@@ -35,6 +35,7 @@ PAGES: dict[str, View] = {
     "/predicate/{name}": predicates.predicate,
     "/predicate/{name}/row": predicates.predicate_row,
     "/compare": compare.compare,
+    "/scene": scene.scene,
     "/facts.csv": what_if.facts,
 }
 

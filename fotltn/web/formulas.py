@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fotltn.errors import FotError
+from fotltn.logic.check import CheckedTheory
 from fotltn.reporting.typeset import typeset
 from fotltn.web.responses import RefusedError, answer, failed, query
 from fotltn.web.state import WebState
@@ -17,6 +18,24 @@ from fotltn.web.visit import MAX_FORMULA, Visit, listing
 
 #: What can be asked for: the value first, or all at once.
 PARTS = ("value", "all")
+
+
+#: What buttons insert, and what it means.
+OPERATORS = (
+    ("forall x. ", "for all"), ("exists x. ", "there is"), ("!", "not"), (" & ", "and"),
+    (" | ", "or"), (" -> ", "if, then"), ("G ", "always"), ("F ", "at some time"),
+    ("X ", "at the next time"), ("WX ", "at the next time, if any"), (" U ", "until"),
+    (" R ", "releases"), ("H ", "always before"), ("O ", "once before"),
+    ("Y ", "at the time before"), (" S ", "since"), ("F[0,5] ", "within five steps"),
+)  # fmt: skip
+
+
+def _vocabulary(theory: CheckedTheory) -> list[str]:
+    """What can be completed: predicates with their brackets, functions, and constants."""
+    signature = theory.signature
+    called = [f"{n}(" if d.sorts else n for n, d in signature.predicates.items()]
+    called += [f"{name}(" for name in signature.functions]
+    return sorted([*called, *signature.constants, "forall ", "exists "])
 
 
 def _text(visit: Visit) -> str:
@@ -87,6 +106,8 @@ def _page(visit: Visit, content: dict[str, Any]) -> Response:
         "examples": [(a.name, str(a.source)) for a in theory.axioms],
         "predicates": predicates(visit.state),
         "constants": list(theory.signature.constants),
+        "operators": OPERATORS,
+        "vocabulary": _vocabulary(theory),
         "most": MAX_FORMULA,
         "spans": spans,
         "find": visit.text("find"),

@@ -149,6 +149,7 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
         ("fotltn.web", "static", "inspect.css", "text/css"),
         ("fotltn.web", "static", "heat.js", "text/javascript"),
         ("fotltn.web", "static", "formula.js", "text/javascript"),
+        ("fotltn.web", "static", "scene.js", "text/javascript"),
         ("fotltn.web", "static", "inspect.js", "text/javascript"),
         ("fotltn.web", "static", "live.css", "text/css"),
         ("fotltn.web", "static", "live.js", "text/javascript"),

@@ -173,6 +173,9 @@ class Visit:
             "traces": self.inspected.facts.traces,
             "trace_chosen": self.trace_name,
             "same": self.same,
+            "moving": any(
+                len(p.sorts) == 1 for p in self.inspected.theory.signature.predicates.values()
+            ),
             "stay": {**self.same, "trace": self.trace_name},
             "as_json": path + query({**every, "format": "json"}),
             "path": path,

@@ -22,7 +22,7 @@ PAGES = [
     "/", "/axiom/A1", "/axiom/A3/cell?row=1&t=2&set=Stop(c1)@2=0", "/formula",
     "/formula?text=Stop(x)",
     "/formula?text=Stopp(x", "/predicates", "/predicate/Crossing", "/predicate/Crossing/row?row=5",
-    "/compare", "/nowhere",
+    "/compare", "/scene?t=2", "/nowhere",
 ]  # fmt: skip
 
 Open = Callable[..., Any]
@@ -278,3 +278,34 @@ def test_what_takes_long_can_be_stopped(visit):
     assert page.locator("#messages").inner_text() == "Stopped."
     assert not button.is_visible()
     assert held
+
+
+def test_a_scene_plays_and_follows_its_slider(visit):
+    page = visit("/scene?model=2&t=3")
+    scene = page.request.get("/scene?model=2&format=json").json()
+    clock, told = page.locator("#clock"), page.locator(".player output")
+    assert told.inner_text() == "time 3"
+    clock.focus()
+    page.keyboard.press("ArrowRight")
+    assert told.inner_text() == "time 4"
+    cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
+    bytes_now = [values[0][4] for values in scene["predicates"].values()]
+    assert [float(text) for text in cells[:-1]] == pytest.approx(
+        [byte / 254 for byte in bytes_now], abs=0.011
+    )
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Pause").wait_for()
+    page.locator(".player output", has_text=re.compile("time ([6-9]|1[0-5])")).wait_for()
+    page.get_by_role("button", name="Pause").click()
+    assert re.search(r"t=\d+", page.url)
+
+
+def test_words_of_a_theory_are_completed(visit):
+    page = visit("/formula")
+    box = page.get_by_label("A formula")
+    page.get_by_role("button", name="forall x.").click()
+    box.press_sequentially("Cros", delay=5)
+    page.get_by_role("button", name="Crossing(").wait_for()
+    box.press("Tab")
+    assert box.input_value() == "forall x. Crossing("
+    assert box.evaluate("box => box === document.activeElement")

@@ -19,6 +19,7 @@ class FormulaBox {
     });
     this.text.addEventListener("input", () => {
       this.underline([]);
+      this.suggest();
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => this.ask(), PAUSE);
     });
@@ -26,6 +27,12 @@ class FormulaBox {
       this.behind.scrollTop = this.text.scrollTop;
     });
     this.text.addEventListener("keydown", (event) => {
+      const first = this.fitting?.querySelector("button");
+      if (event.key === "Escape") this.fitting?.replaceChildren();
+      if (event.key === "Tab" && !event.shiftKey && first) {
+        event.preventDefault();
+        first.click();
+      }
       if (event.key === "Enter" && !event.shiftKey) {
         event.preventDefault();
         clearTimeout(this.waiting);
@@ -36,6 +43,11 @@ class FormulaBox {
       event.preventDefault();
       this.ask();
     });
+    this.fitting = form.querySelector("[data-words]");
+    this.words = this.fitting ? JSON.parse(this.fitting.dataset.words) : [];
+    for (const button of form.querySelectorAll("[data-insert]")) {
+      button.addEventListener("click", () => this.insert(button.dataset.insert, 0));
+    }
     for (const example of document.querySelectorAll("[data-example]")) {
       example.addEventListener("click", () => {
         this.text.value = example.dataset.example;
@@ -44,6 +56,30 @@ class FormulaBox {
       });
     }
     this.found();
+  }
+
+  // Put a text where the cursor is, in place of some letters before it.
+  insert(text, instead) {
+    const end = this.text.selectionEnd;
+    this.text.setRangeText(text, this.text.selectionStart - instead, end, "end");
+    this.text.focus();
+    this.text.dispatchEvent(new InputEvent("input", { bubbles: true }));
+  }
+
+  // The words of the theory that begin as the word before the cursor does.
+  suggest() {
+    const before = this.text.value.slice(0, this.text.selectionStart);
+    const begun = /[\p{L}_][\p{L}\p{N}_]*$/u.exec(before)?.[0] ?? "";
+    const same = (word) => word.toLowerCase().startsWith(begun.toLowerCase());
+    const fits = begun ? this.words.filter((word) => same(word) && word.trim() !== begun) : [];
+    this.fitting.replaceChildren(...fits.slice(0, 8).map((word) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "plain";
+      button.textContent = word;
+      button.addEventListener("click", () => this.insert(word, begun.length));
+      return button;
+    }));
   }
 
   // The page for what is typed, of which only messages and result are taken: first with the value

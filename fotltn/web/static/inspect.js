@@ -101,6 +101,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 
 function begin() {
   heatMaps(document);
+  scenes(document);
   for (const form of document.querySelectorAll("[data-formula]")) new FormulaBox(form);
   pending(document);
 }

@@ -1,0 +1,174 @@
+"""The page of a scene: entities with their facts at a time, moving, and what they violate."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import torch
+from starlette.requests import Request
+from starlette.responses import Response
+from torch import Tensor
+
+from fotltn.analysis.axes import columns
+from fotltn.analysis.over_time import shades
+from fotltn.errors import FotError
+from fotltn.logic.core import REAL
+from fotltn.semantics.tables import Tables
+from fotltn.web.inspected import Inspected
+from fotltn.web.places import where
+from fotltn.web.responses import RefusedError, query
+from fotltn.web.state import Seen, WebState
+from fotltn.web.visit import Visit
+
+#: The most entities of a scene, and the most violations that are named at a time.
+MAX_ENTITIES, MAX_NAMED = 60, 4
+
+#: The most times of a scene.
+MAX_TIMES = 2000
+
+#: Functions that say where entities are on a plane.
+PLANES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
+
+
+async def scene(state: WebState, request: Request) -> Response:
+    """The entities of a sort in a trace, over time."""
+    visit = Visit(state, request, ("model", "trace", "sort", "t", "find"))
+    inspected, tables = visit.inspected, visit.inspected.tables
+    sorts = [name for name, size in tables.sizes.items() if size and predicates_of(tables, name)]
+    if not sorts:
+        raise RefusedError(404, "no predicate is about one entity alone: there is no scene")
+    sort = visit.choice("sort", sorts, sorts[0])
+    trace = visit.trace or 0
+    length = min(MAX_TIMES, tables.length(trace))
+    time = visit.number("t", 0, length - 1)
+    seen = {}
+    for axiom in inspected.theory.axioms:
+        try:
+            seen[axiom.name] = await state.seen(visit.side, axiom.name)
+        except FotError:
+            continue  # an axiom that cannot be evaluated has no violations to show
+    drawn = await state.jobs.get(
+        ("scene", visit.side, sort, trace, visit.text("find")),
+        lambda: content_of(
+            inspected, seen, sort, trace, length, find=visit.text("find"), stay=visit.same
+        ),
+    )
+    content = {"model": inspected.name, "trace": inspected.facts.traces[trace], "sort": sort,
+               "sorts": sorts, "time": time, "times": length, **drawn}  # fmt: skip
+    more = {"frames": _packed(drawn), "same_place": {**visit.same, "trace": visit.trace_name}}
+    return visit.answer("scene.html", content, more)
+
+
+def predicates_of(tables: Tables, sort: str) -> list[str]:
+    """The predicates about one entity of a sort."""
+    declared = tables.signature.predicates
+    return [n for n in tables.predicates if n in declared and declared[n].sorts == (sort,)]
+
+
+def content_of(
+    inspected: Inspected,
+    seen: dict[str, Seen],
+    sort: str,
+    trace: int,
+    length: int,
+    *,
+    find: str | None,
+    stay: dict[str, Any],
+) -> dict[str, Any]:
+    """Entities, those with most violations first, their degrees, and what is violated when."""
+    tables = inspected.tables
+    wrong = torch.zeros(tables.sizes[sort], length, dtype=torch.long)
+    named: list[list[dict[str, Any]]] = [[] for _ in range(length)]
+    for name, one in seen.items():
+        wrong += _violations(one, sort, trace, tables.sizes[sort], length)
+        _name(named, name, one, trace, stay)
+    names = [tables.names.entity(sort, trace, i) for i in range(tables.sizes[sort])]
+    wanted = (find or "").casefold()
+    there = [i for i, n in enumerate(names) if n is not None and wanted in n.casefold()]
+    there.sort(key=lambda i: -int(wrong[i].sum()))
+    chosen = torch.tensor(there[:MAX_ENTITIES], dtype=torch.long)
+    degrees = {p: _degrees(tables, p, trace, chosen, length) for p in predicates_of(tables, sort)}
+    return {
+        "entities": [names[i] for i in chosen.tolist()],
+        "left_out": max(0, len(there) - MAX_ENTITIES),
+        "predicates": {p: shades(u).tolist() for p, u in degrees.items()},
+        "violations": wrong[chosen].clamp(max=255).tolist(),
+        "violated": named,
+        "plane": _plane(tables, sort, trace, chosen, length),
+    }
+
+
+def _degrees(tables: Tables, name: str, trace: int, chosen: Tensor, length: int) -> Tensor:
+    table = tables.predicate(name).detach().cpu().float()
+    table = table[trace if table.shape[0] > 1 else 0][chosen]
+    return table.expand(len(chosen), max(length, table.shape[-1]))[:, :length]
+
+
+def _violations(seen: Seen, sort: str, trace: int, size: int, length: int) -> Tensor:
+    """How many violated cells each entity is bound in, with axes (entity, time)."""
+    cells, heat = seen.heat.cells, seen.heat
+    wrong = torch.zeros(size, length, dtype=torch.long)
+    rows, times = _violated(seen, trace, length)
+    place = rows % max(1, cells.bindings)
+    for axis, extent in zip(reversed(cells.axes), reversed(cells.sizes), strict=True):
+        number = place % extent
+        place = place // extent
+        for column in columns(axis, cells.tables):
+            if column.sort == sort and len(heat.times) > 1:
+                entities = torch.tensor(list(column.entities))[number]
+                wrong.index_put_((entities, times), torch.ones_like(times), accumulate=True)
+    return wrong
+
+
+def _violated(seen: Seen, trace: int, length: int) -> tuple[Tensor, Tensor]:
+    """The rows and times of violated cells of a trace."""
+    each = max(1, seen.heat.cells.bindings)
+    part = seen.heat.truth[trace * each : (trace + 1) * each, :length] == 0
+    rows, times = part.nonzero().unbind(-1)
+    return rows + trace * each, times
+
+
+def _name(
+    named: list[list[dict[str, Any]]], axiom: str, seen: Seen, trace: int, stay: dict[str, Any]
+) -> None:
+    """Put some violated cells of an axiom to their times."""
+    if len(seen.heat.times) == 1:
+        return
+    rows, times = _violated(seen, trace, len(named))
+    for row, time in zip(rows.tolist(), times.tolist(), strict=True):
+        if len(named[time]) < MAX_NAMED:
+            cells = seen.heat.cells
+            address = f"/axiom/{axiom}/cell" + query({**where(cells, row, time), **stay})
+            named[time].append({"axiom": axiom, "binding": cells.label(row), "address": address})
+
+
+def _plane(
+    tables: Tables, sort: str, trace: int, chosen: Tensor, length: int
+) -> list[list[list[float]]] | None:
+    """Where entities are, by functions that say so: for each time and entity, two numbers."""
+    declared = tables.signature.functions
+    for pair in PLANES:
+        if all(n in declared and declared[n].sorts == (sort,) and declared[n].result == REAL
+               and n in tables.functions for n in pair):  # fmt: skip
+            axes = []
+            for name in pair:
+                table = tables.function(name).cpu().double()
+                table = table[trace if table.shape[0] > 1 else 0][chosen]
+                axes.append(table.expand(len(chosen), max(length, table.shape[-1]))[:, :length])
+            return torch.stack(axes, -1).transpose(0, 1).tolist()
+    return None
+
+
+def _packed(drawn: dict[str, Any]) -> dict[str, Any]:
+    """What the script of the page plays: bytes by predicate, with axes (entity, time)."""
+
+    def packed(rows: list[list[int]]) -> str:
+        return base64.b64encode(bytes(v for row in rows for v in row)).decode()
+
+    return {
+        "predicates": [packed(rows) for rows in drawn["predicates"].values()],
+        "violations": packed(drawn["violations"]),
+        "violated": drawn["violated"],
+        "plane": drawn["plane"],
+    }  # fmt: skip
