@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from datetime import date
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from fotltn.analysis.audit_data import Audit, AxiomAudit, Finding, FindingKind
@@ -21,6 +22,7 @@ from fotltn.reporting.html import Picture, picture, render
 from fotltn.reporting.plots import Band, Worst, band, worst
 from fotltn.reporting.theme import look, new_figure
 from fotltn.reporting.typeset import typeset
+from fotltn.reporting.verdict import ScoreInterval, by_attention, mean_pr_auc, verdict
 from fotltn.syntax.formula import Formula
 from fotltn.syntax.show import show_theory
 
@@ -74,7 +76,7 @@ class AxiomContent:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ModelContent:
     """Everything that the report of a model says.
 
@@ -89,6 +91,7 @@ class ModelContent:
         size: how large everything is.
         fingerprint: of the data.
         written: the versions that write the report.
+        day: when it is written.
     """
 
     name: str
@@ -101,6 +104,17 @@ class ModelContent:
     size: Mapping[str, int]
     fingerprint: str
     written: Mapping[str, str]
+    day: date
+
+    @cached_property
+    def interval(self) -> ScoreInterval | None:
+        """The mean PR-AUC with its interval."""
+        return mean_pr_auc(self.scores)
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What there is to say first."""
+        return verdict(self.metrics, self.interval, self.audit)
 
     @property
     def told(self) -> str:
@@ -123,6 +137,9 @@ class ModelContent:
         model = self.model
         return {
             "model": self.name,
+            "day": self.day.isoformat(),
+            "verdict": list(self.verdict),
+            "pr_auc": None if self.interval is None else self.interval.as_dict(),
             **self.rule.as_dict(),
             "metrics": None if self.metrics is None else self.metrics.as_dict(),
             "curves": {n: c.as_dict() for n, c in self.curves().items()},
@@ -185,6 +202,7 @@ def model_content(
     return ModelContent(
         name, model, rule_of(model.tables, threshold), model.metrics(threshold=threshold),
         model.scores(), audit, tuple(axioms), _size(model), fingerprint(model.world), versions(),
+        date.today(),
     )  # fmt: skip
 
 
@@ -221,6 +239,9 @@ def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
         if on_step is not None:
             on_step(i, len(content.axioms))
         axioms.append(_axiom(f"axiom-{i + 1}", one))
+    if content.audit is not None:
+        places = [one.name for one in by_attention(content.audit.axioms)]
+        axioms.sort(key=lambda one: places.index(one["name"]))
     return render(
         "model.html.j2",
         {
@@ -234,6 +255,7 @@ def model_page(content: ModelContent, *, on_step: OnPart | None = None) -> str:
             },
             "training": _training(content),
             "axioms": axioms,
+            "warnings": _warnings(axioms),
             "precision_recall": _precision_recall(content),
             "calibration": _calibration(content),
             "declarations": show_theory(replace(content.model.world.source, axioms=())),
@@ -296,6 +318,7 @@ def _axiom(name: str, one: AxiomContent) -> dict[str, Any]:
     ]
     return {
         "id": name,
+        "number": int(name.rpartition("-")[2]),
         "name": one.audit.name,
         "formula": typeset(one.formula),
         "audit": one.audit,
@@ -303,6 +326,7 @@ def _axiom(name: str, one: AxiomContent) -> dict[str, Any]:
             ("bad" if kind is FindingKind.CONTRADICTED else "warn", kind) for kind in kinds
         ],
         "sentences": [f.message for f in one.findings],
+        "wrong": one.audit.on_model.violations > 0,
         "worst": one.worst,
         "rows": rows,
         "variables": list(dict.fromkeys(v for row in rows for v in row.binding)),
@@ -311,6 +335,18 @@ def _axiom(name: str, one: AxiomContent) -> dict[str, Any]:
         "heat": _heat(name, one),
         "too_many": one.cells if one.band is None else None,
     }
+
+
+def _warnings(axioms: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each kind of warning once, with the axioms that it is about."""
+    kinds: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in axioms:
+        for kind in one["verdicts"]:
+            kinds.setdefault(kind, []).append(one)
+    return [
+        {"badge": badge, "kind": kind, "axioms": about, "first": about[0]["sentences"][0]}
+        for (badge, kind), about in kinds.items()
+    ]
 
 
 def _over_time(name: str, one: AxiomContent) -> Picture | None:

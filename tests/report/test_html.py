@@ -16,6 +16,7 @@ from fotltn.project.model import Model, load_model
 from fotltn.reporting.html import MARK, write_page
 from fotltn.reporting.model_report import ModelContent, model_content, model_page
 from fotltn.reporting.plots import band
+from fotltn.reporting.verdict import mean_pr_auc
 from fotltn.semantics.reference import evaluate as reference
 from tests.project.common import trained
 from tests.report.pages import Page, checked
@@ -248,7 +249,7 @@ def test_hard_axioms_are_marked():
     model = small(THEORY.replace("axiom Obey", "hard axiom Obey"))
     page = report(model)
     names = [row[0] for row in page.cells("Table: All axioms")]
-    assert [" ".join(name.split()) for name in names] == ["Obey hard", "Reason"]
+    assert {" ".join(name.split()) for name in names} == {"Obey hard", "Reason"}
     assert [row[1] for row in page.cells("Table: theory")] == ["hard", "2"]
     assert "hard, " in page.by_id("axiom-1").text
     assert "hard" not in page.by_id("axiom-2").text
@@ -333,3 +334,52 @@ def test_below_a_file_nothing_can_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(fotltn.DataError, match=r"cannot write .*r\.html: 'file' is a file"):
         write_page("", tmp_path / "file" / "r.html")
+
+
+# --- the verdict ------------------------------------------------------------------------------
+
+
+def test_the_verdict_says_what_the_numbers_say(page, content):
+    assert content.interval is not None
+    assert content.metrics is not None
+    low, value, high = content.interval.low, content.interval.value, content.interval.high
+    assert low <= value <= high
+    assert low < high
+    assert value == pytest.approx(content.metrics.mean["pr_auc"].value)
+    assert mean_pr_auc(content.scores) == content.interval  # the same each time
+    text = " ".join(page.by_id("summary").text.split())
+    for sentence in content.verdict:
+        assert sentence in text
+    wrong = [a for a in content.axioms if a.audit.on_model.violations]
+    assert f"{len(wrong)} of {len(content.axioms)} axioms" in content.verdict[-1]
+    assert content.day.isoformat() in page.all("header")[0].text
+
+
+def test_scores_are_told_from_guessing_only_where_they_can_be():
+    truth = [1.0, 0.0] * 100
+    good = mean_pr_auc({"P": (truth, [0.9 if t else 0.1 for t in truth])})
+    assert good is not None
+    assert (good.low, good.value, good.high) == (1.0, 1.0, 1.0)
+    guess = mean_pr_auc({"P": (truth, [0.5] * 200), "Q": ([1.0, 1.0], [0.1, 0.2])})
+    assert guess is not None
+    assert guess.low < 0.5 < guess.high
+    assert mean_pr_auc({"Q": ([1.0, 1.0], [0.1, 0.2])}) is None
+
+
+def test_violated_axioms_come_first_and_are_open(page, content):
+    order = [row[0].split()[0] for row in page.cells("Table: All axioms")]
+    wrong = {a.audit.name for a in content.axioms if a.audit.on_model.violations}
+    assert set(order[: len(wrong)]) == wrong
+    for i, axiom in enumerate(content.axioms):
+        (fold,) = [
+            e for e in page.all("details") if page.by_id(f"axiom-{i + 1}") in e.around
+        ]  # fmt: skip
+        assert ("open" in fold.attributes) >= (axiom.audit.name in wrong)
+
+
+def test_a_kind_of_warning_is_listed_once(page, content):
+    kinds = {finding.kind for axiom in content.axioms for finding in axiom.findings}
+    items = [e for e in page.all("li") if page.by_id("axioms") in e.around]
+    for kind in kinds:
+        about = [e for e in items if e.text.strip().startswith(kind)]
+        assert len(about) == 1

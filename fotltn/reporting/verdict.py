@@ -1,0 +1,122 @@
+"""The verdict of a report: what a model is worth, in words, with intervals and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fotltn.analysis.metrics import pr_auc
+from fotltn.analysis.record import Record
+from fotltn.format import count, degree, number, share
+
+if TYPE_CHECKING:
+    from fotltn.analysis.audit_data import Audit, AxiomAudit
+    from fotltn.analysis.metrics import Report, Scores
+
+#: How often test facts are drawn again, and of how many facts in all draws there are at most.
+_DRAWS, _FACTS = 400, 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreInterval(Record):
+    """A score, and between which values it lies in 95 of 100 draws of the test facts."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """The score with its interval."""
+        return f"{number(self.value)} ({number(self.low)} to {number(self.high)})"
+
+
+def mean_pr_auc(scores: Scores, seed: int = 0) -> ScoreInterval | None:
+    """The mean PR-AUC with an interval from drawing test facts again, predicate by predicate.
+
+    Facts are drawn as if they were independent; where they are not, the interval is too narrow.
+    None if no predicate has both true and false test facts.
+    """
+    pairs = [
+        (np.asarray(truth, dtype=float), np.asarray(score, dtype=float))
+        for truth, score in scores.values()
+        if pr_auc(truth, score).defined
+    ]
+    if not pairs:
+        return None
+    draw = np.random.default_rng(seed)
+    total = sum(len(truth) for truth, _ in pairs)
+    means = []
+    for _ in range(max(40, min(_DRAWS, _FACTS // total))):
+        drawn = []
+        for truth, score in pairs:
+            chosen = draw.integers(0, len(truth), len(truth))
+            one = pr_auc(truth[chosen], score[chosen])
+            if one.defined:
+                drawn.append(one.value)
+        if drawn:
+            means.append(float(np.mean(drawn)))
+    value = float(np.mean([pr_auc(truth, score).value for truth, score in pairs]))
+    low, high = np.quantile(means, [0.025, 0.975])
+    return ScoreInterval(value, float(low), float(high))
+
+
+def verdict(
+    metrics: Report | None, interval: ScoreInterval | None, audit: Audit | None
+) -> tuple[str, ...]:
+    """What there is to say first, sentence by sentence."""
+    return (*_predictions(metrics, interval), *_axioms(audit))
+
+
+def _predictions(metrics: Report | None, interval: ScoreInterval | None) -> list[str]:
+    if metrics is None or interval is None:
+        return ["No test facts say how good predictions are."]
+    judged = {n: one for n, one in metrics.predicates.items() if one.pr_auc.defined}
+    facts = sum(one.facts for one in judged.values())
+    chance = float(np.mean([one.chance.value for one in judged.values()]))
+    if interval.low > chance:
+        words = "better than guessing"
+    elif interval.high < chance:
+        words = "worse than guessing"
+    else:
+        words = "not told apart from guessing"
+    weakest = min((one.pr_auc.value - one.chance.value, name) for name, one in judged.items())[1]
+    one = judged[weakest]
+    return [
+        f"On {count(facts)} test facts, predictions are {words}: the mean PR-AUC is {interval}, "
+        f"where guessing scores {number(chance)}.",
+        f"The least is gained on {weakest}: {number(one.pr_auc.value)}, where guessing scores "
+        f"{number(one.chance.value)}.",
+    ]
+
+
+def _axioms(audit: Audit | None) -> list[str]:
+    if audit is None:
+        return []
+    violated = by_attention(audit.axioms)
+    violated = [one for one in violated if one.on_model.violations]
+    if not violated:
+        return [f"None of the {count(len(audit.axioms))} axioms is violated."]
+    first = violated[0]
+    rate = first.on_model.violations / max(1, first.on_model.decided)
+    verb = "is" if len(violated) == 1 else "are"
+    hard = [one.name for one in violated if one.hard]
+    words = f" Hard ones among them: {', '.join(hard)}." if hard else ""
+    return [
+        f"{count(len(violated))} of {count(len(audit.axioms))} axioms {verb} violated; first "
+        f"{first.name}, at {share(rate)} of its bindings and times, with a value of "
+        f"{degree(first.value)}.{words}"
+    ]
+
+
+def by_attention(axioms: Sequence[AxiomAudit]) -> list[AxiomAudit]:
+    """Axioms that need attention first: hard and violated, violated, then by value."""
+
+    def rank(one: AxiomAudit) -> tuple[object, ...]:
+        wrong = one.on_model.violations > 0
+        rate = one.on_model.violations / max(1, one.on_model.decided)
+        return not (wrong and one.hard), not wrong, -rate, one.value
+
+    return sorted(axioms, key=rank)
