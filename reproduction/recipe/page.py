@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reproduction.paper.published import DATA, FRACTIONS, RESULTS
 from reproduction.report.compare import Key, cells
 from reproduction.report.records import Record
 from reproduction.report.stats import Summary, summary, welch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ADDITIONAL = "Recipe, additional axioms"
 ABLATIONS = (
@@ -128,10 +131,15 @@ def deliveries(folder: Path) -> str:
 
 
 def figure(records: Sequence[Record], path: Path) -> None:
-    """PR-AUC against the share of facts."""
+    """PR-AUC against the share of facts, as a file."""
+    drawn(records).savefig(path, dpi=110)
+
+
+def drawn(records: Sequence[Record]) -> Figure:
+    """PR-AUC against the share of facts, with the legend above, where no data are."""
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(10, 4))
+    made = Figure(figsize=(10, 4.2), layout="constrained")
     axes = made.subplots(1, 2, sharey=True)
     means = cells(records, "pr_auc")
     styles = {
@@ -149,9 +157,8 @@ def figure(records: Sequence[Record], path: Path) -> None:
         axis.set_xlabel("share of the facts that are trained on")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("PR-AUC on clean test facts")
-    axes[0].legend(loc="center right")
-    made.tight_layout()
-    made.savefig(path, dpi=110)
+    made.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(styles))
+    return made
 
 
 def build(records: Sequence[Record], folder: Path) -> str:

@@ -3,11 +3,14 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from reproduction import pages
 from reproduction.paper.protocol import READING, Run
 from reproduction.paper.reproduce import background
+from reproduction.recipe import page as recipe
 from reproduction.report.records import read
 
 NAMES = ("reproduction", "reproduction-tables", "recipe")
@@ -80,3 +83,17 @@ def test_the_readings_table_takes_what_the_search_writes(tmp_path):
     assert pages.readings(folder).count("\n") == len(rows) + 1
     (tmp_path / "readings.json").write_text(json.dumps(rows[:1]), "utf-8")
     assert pages.readings(folder).startswith(pages.readings(tmp_path))
+
+
+def test_the_figure_of_the_recipe_is_that_of_its_records(tmp_path):
+    """Drawn again it looks the same, and its legend covers no data."""
+    _, every = pages._records(pages.DOCS)
+    made = recipe.drawn(every)
+    made.canvas.draw()
+    (legend,) = made.legends
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(axis.get_window_extent()) for axis in made.axes)
+    recipe.figure(every, tmp_path / "results.png")
+    again, there = (imread(folder / "results.png") for folder in (tmp_path, pages.DOCS / "recipe"))
+    assert again.shape == there.shape, "run: python -m reproduction pages"
+    assert np.abs(again - there).mean() < 0.01, "run: python -m reproduction pages"
