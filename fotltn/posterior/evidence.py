@@ -18,6 +18,9 @@ _LEAST = 1e-12
 #: What is believed of noise before labels are seen, and how many labels that is worth.
 _NOISE, _NOISE_WEIGHT = 0.1, 10.0
 
+#: Labels that are wrong more often than this would say the opposite of what is true.
+_MOST_NOISE = 0.49
+
 
 class NoiseRates(NamedTuple):
     """How probable it is that a label is wrong: of a true fact, and of a false one."""
@@ -61,22 +64,29 @@ class LabelEvidence:
         return if_true.clamp_min(_LEAST).log() - if_false.clamp_min(_LEAST).log()
 
     def learn(self, worlds: Mapping[str, Tensor], share: float) -> None:
-        """Move learned rates towards those of the labels in these worlds."""
-        for name in self.learned:
-            if not self.labels.truth[name].numel():
-                continue
-            truth = at_index(worlds[name], *self.labels.index[name].to(worlds[name].device))
-            truth = truth.to(torch.float64).mean(0).cpu()
-            degree = self.labels.truth[name].to(torch.float64)
-            start = _NOISE * _NOISE_WEIGHT
-            missed = (start + float((truth * (1 - degree)).sum())) / (
-                _NOISE_WEIGHT + float(truth.sum())
-            )
-            invented = (start + float(((1 - truth) * degree).sum())) / (
-                _NOISE_WEIGHT + float((1 - truth).sum())
-            )
-            old = self.rates[name]
-            self.rates[name] = NoiseRates(
-                old.missed + share * (min(missed, 0.49) - old.missed),
-                old.invented + share * (min(invented, 0.49) - old.invented),
-            )
+        """Move learned rates towards those of the labels in these worlds.
+
+        Those of a predicate with few labels are drawn to those of all predicates.
+        """
+        counts = {n: self._counts(n, worlds) for n in self.learned if self.labels.truth[n].numel()}
+        if not counts:
+            return
+        total = torch.stack([*counts.values()]).sum(0)
+        usual = _share(total, torch.full_like(total[0], _NOISE))
+        for name, count in counts.items():
+            old = torch.tensor(self.rates[name], dtype=torch.float64)
+            new = _share(count, usual).clamp_max(_MOST_NOISE)
+            self.rates[name] = NoiseRates(*(old + share * (new - old)).tolist())
+
+    def _counts(self, name: str, worlds: Mapping[str, Tensor]) -> Tensor:
+        """How many labels are wrong, and how many there are: of true facts, and of false ones."""
+        truth = at_index(worlds[name], *self.labels.index[name].to(worlds[name].device))
+        truth = truth.to(torch.float64).mean(0).cpu()
+        says = self.labels.truth[name].to(torch.float64).cpu()
+        wrong = torch.stack([(truth * (1 - says)).sum(), ((1 - truth) * says).sum()])
+        return torch.stack([wrong, torch.stack([truth.sum(), (1 - truth).sum()])])
+
+
+def _share(count: Tensor, usual: Tensor) -> Tensor:
+    """Rates by how many labels are wrong of how many, drawn to others."""
+    return (_NOISE_WEIGHT * usual + count[0]) / (_NOISE_WEIGHT + count[1])
