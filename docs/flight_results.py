@@ -17,6 +17,8 @@ SEEN = {
 MODELS = {
     "without axioms": "network",
     "with axioms": "network, with axioms",
+    "pieces": "network, numbers in pieces",
+    "pieces, with axioms": "network, numbers in pieces, with axioms",
     "logistic regression": "logistic regression",
     "boosted trees": "boosted trees",
 }

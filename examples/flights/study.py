@@ -6,7 +6,8 @@
 
 Every choice is made on the days of training; the test days are looked at once. The numbers go to
 `results.json`. With `--data FOLDER` the tables are elsewhere, with `--quick` one seed is run.
-Ctrl-C keeps the rows that are done, in `results.partial.json`.
+Rows that `results.json` has are not run again: remove it to begin anew. Ctrl-C keeps the rows
+that are done, in `results.partial.json`.
 """
 
 import argparse
@@ -43,6 +44,7 @@ Columns = dict[str, list[Any]]
 
 WEIGHTS = (0.3, 3.0)  # of the axioms
 PRIORS = {None: (1.0,), FEW: (10.0, 30.0)}  # the weight of small parameters, by number of labels
+PIECES = [{"bins": 32, "prior": 10.0, "epochs": epochs} for epochs in (30, 60)]  # of features
 RULES = ("Behind", "Waiting", "Jam", "Weather", "Morning", "Again")  # those about what is learned
 LOGISTIC = [{"C": c} for c in (0.001, 0.01, 0.1, 1.0)]
 TREES = [
@@ -122,13 +124,14 @@ def theory_of(file: str, only: str | None) -> str:
 
 
 def train(job: dict[str, Any], tables: tuple[Columns, ...]) -> Any:
-    """A model of a job: what is seen, the weight of axioms (0 for none), a prior, a seed.
+    """A model of a job: what is seen, in how many pieces, the weight of axioms, a prior, a seed.
 
     A job may name the only axiom that there is, and a number of epochs in place of the project's.
     """
     import fotltn
 
     told = settings(job["seen"])
+    told["inputs"]["plane"]["bins"] = job.get("bins", 0)
     training = told["training"] | ({"epochs": job["epochs"]} if "epochs" in job else {})
     wide = [
         fotltn.Wide(
@@ -250,6 +253,10 @@ def options(quick: bool) -> Iterator[dict[str, Any]]:
         for model, weights in (("without axioms", (0.0,)), ("with axioms", WEIGHTS)):
             grid = [{"weight": w, "prior": p, **brief} for w, p in product(weights, PRIORS[labels])]
             yield {"model": model, **row, "grid": grid[-1:] if quick else grid}
+        for model, weights in (("pieces", (0.0,)), ("pieces, with axioms", WEIGHTS)):
+            if labels is None and seen == "airport":
+                grid = [{"weight": w, **p, **brief} for w, p in product(weights, PIECES)]
+                yield {"model": model, **row, "grid": grid[-1:] if quick else grid}
         for model, grid in (("logistic regression", LOGISTIC), ("boosted trees", TREES)):
             yield {
                 "model": model,
@@ -281,13 +288,24 @@ def _quietly() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, Any]:
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["model"], row["seen"], row["labels"]
+
+
+def study(
+    folder: Path, seeds: int, processes: int, quick: bool, before: dict[str, Any]
+) -> dict[str, Any]:
     """Choose settings on the days of training, train on all of these, and score.
+
+    Rows that an earlier record has are not run again.
 
     Raises:
         StoppedError: it was stopped by Ctrl-C.
     """
-    begun, rows = time.monotonic(), list(options(quick))
+    order = [_key(row) for row in options(quick)]
+    known = [row for row in before.get("results", []) if _key(row) in order]
+    ended = {_key(row) for row in known}
+    begun, rows = time.monotonic(), [r for r in options(quick) if _key(r) not in ended]
     results: list[tuple[dict[str, Any], list[Future[dict[str, float]]]]] = []
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_quietly) as pool:
@@ -295,24 +313,24 @@ def study(folder: Path, seeds: int, processes: int, quick: bool) -> dict[str, An
             choices, done = _run(pool, rows, results, (folder, seeds, quick))
         except (KeyboardInterrupt, BrokenProcessPool) as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            ended = [(row, running) for row, running in results if all(map(_succeeded, running))]
-            raise StoppedError([_scored(*one) for one in ended], len(rows)) from error
+            done = [_scored(row, run) for row, run in results if all(map(_succeeded, run))]
+            raise StoppedError(known + done, len(order)) from error
     counts = {}
     for part in ("train", *PARTS):
         planes = tables_of(folder, part)[0]
-        known = [cell for cell in planes["late"] if cell is not None]
-        counts[part] = {"departures": len(known), "late": sum(known)}
+        labels = [cell for cell in planes["late"] if cell is not None]
+        counts[part] = {"departures": len(labels), "late": sum(labels)}
         counts[part]["planes"] = len(set(planes["plane"]))
         counts[part]["days"] = len(set(planes["day"]))
     every = [f for futures in (*choices, *(running for _, running in results)) for f in futures]
     computing = sum(f.result()["seconds"] for f in every)
     seconds = {"minutes": time.monotonic() - begun, "computing": computing}
     return {
-        **{name: round(value / 60, 1) for name, value in seconds.items()},
+        **{n: round(value / 60 + before.get(n, 0), 1) for n, value in seconds.items()},
         "processes": processes,
         "seeds": seeds,
         "counts": counts,
-        "results": done,
+        "results": sorted(known + done, key=lambda row: order.index(_key(row))),
     }
 
 
@@ -378,7 +396,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one seed, one epoch, no choices")
     asked = parser.parse_args()
     try:
-        results = study(asked.data, 1 if asked.quick else 10, asked.processes, asked.quick)
+        before = json.loads(asked.out.read_text("utf-8")) if asked.out.exists() else {}
+        seeds = 1 if asked.quick else 10
+        results = study(asked.data, seeds, asked.processes, asked.quick, before)
     except StoppedError as stopped:
         part = asked.out.with_suffix(".partial.json")
         if stopped.done:

@@ -294,7 +294,7 @@ def test_ctrl_c_keeps_the_rows_that_are_done(project, tmp_path, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", ["study.py", "--quick", "--data", data, "--out", str(out)])
     assert study.main() == 130
     part = tmp_path / "results.partial.json"
-    assert "2 of 22 rows are done" in capsys.readouterr().err
+    assert "2 of 24 rows are done" in capsys.readouterr().err
     assert not out.exists()
     assert [row["test"] for row in json.loads(part.read_text())["results"]] == [[0.5], [0.5]]
 
