@@ -68,7 +68,8 @@ class LabelEvidence:
 
         Those of a predicate with few labels are drawn to those of all predicates.
         """
-        counts = {n: self._counts(n, worlds) for n in self.learned if self.labels.truth[n].numel()}
+        names = [n for n in sorted(self.learned) if self.labels.truth[n].numel()]
+        counts = {name: self._counts(name, worlds) for name in names}  # sums need an order
         if not counts:
             return
         total = torch.stack([*counts.values()]).sum(0)
