@@ -17,7 +17,7 @@ sys.path.insert(0, str(DOCS.parent))  # `docs/reproduction` is no package
 from reproduction.caviar.scores import CLASSES, Scores, compared, interval, resampled  # noqa: E402
 
 RECORDS = DOCS / "caviar"
-#: The study, and a first round of it, which alone has few labels.
+#: The study, and a first round of it.
 STUDY, FIRST = "runs.jsonl", "first.jsonl"
 #: The methods of the main tables, and what the page calls them.
 METHODS = {
@@ -136,11 +136,11 @@ def caviar_differences() -> str:
 
 
 def caviar_labels() -> str:
-    """F1 and log-loss by the number of labels, in the first round."""
+    """F1 and log-loss by the number of labels."""
     lines = []
     for key in ("f1", "loss"):
         for name in CLASSES:
-            results = {text: _run(METHODS, amount, name, FIRST) for amount, text in AMOUNTS.items()}
+            results = {text: _run(METHODS, amount, name) for amount, text in AMOUNTS.items()}
             shown = {text: run for text, run in results.items() if METHODS[OURS] in run}
             lines += [f"| {METRICS[key]} of {name} | " + " | ".join(shown) + " |"]
             lines += ["| --- |" + " ---: |" * len(shown)]
