@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, assert_never
@@ -56,6 +56,14 @@ class CheckedTheory:
     signature: Signature
     axioms: tuple[CheckedAxiom, ...]
     warnings: tuple[Diagnostic, ...]
+
+    def __getitem__(self, name: str) -> CheckedAxiom:
+        """The axiom of that name."""
+        return self.axiom(name)
+
+    def __iter__(self) -> Iterator[CheckedAxiom]:
+        """The axioms."""
+        return iter(self.axioms)
 
     def axiom(self, name: str) -> CheckedAxiom:
         """The axiom of that name.
@@ -124,8 +132,8 @@ def check(theory: th.Theory, *, used: Collection[str] = ()) -> CheckedTheory:
 
 
 def check_formula(
-    formula: f.Formula,
-    signature: Signature | None = None,
+    formula: f.Formula | str,
+    signature: Signature | th.Theory | CheckedTheory | None = None,
     *,
     constants: Collection[str] = (),
     sorts: Mapping[str, str] | None = None,
@@ -133,9 +141,9 @@ def check_formula(
     """Check one formula, which may have free variables.
 
     Args:
-        formula: the formula.
-        signature: what it may use. Without one, predicates, functions, relations and sorts are
-            taken from how the formula uses them.
+        formula: the formula, or its text.
+        signature: what it may use, or the theory that declares it. Without one, predicates,
+            functions, relations and sorts are taken from how the formula uses them.
         constants: names that, where nothing binds them, are entities and not free variables.
         sorts: of free variables, where their use does not tell.
 
@@ -144,10 +152,18 @@ def check_formula(
         LimitError: the formula has more than `MAX_NODES` parts.
 
     >>> import fotltn as fot
-    >>> checked = fot.check_formula(fot.parse_formula("F Close(x, y)"))
+    >>> checked = fot.check_formula("F Close(x, y)")
     >>> [variable.name for variable in checked.free]
     ['x', 'y']
     """
+    if isinstance(formula, str):
+        from fotltn.syntax.parse import parse_formula
+
+        formula = parse_formula(formula)
+    if isinstance(signature, th.Theory):
+        signature = check(signature)
+    if isinstance(signature, CheckedTheory):
+        signature = signature.signature
     symbols = Symbols(signature or Signature(), infer=signature is None)
     for name in constants:
         symbols.constants.setdefault(name, OpenSort())

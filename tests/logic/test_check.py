@@ -476,3 +476,14 @@ def test_formulas_from_python_are_checked_too():
         "unknown predicate 'Z'",
     ]
     assert all(d.span is None for d in caught.value.diagnostics)
+
+
+def test_a_formula_as_text_is_checked_against_a_theory():
+    theory = parse_theory("sort car\npredicate Stop(car)\naxiom A: forall x. F Stop(x)")
+    for declared in (theory, check(theory), check(theory).signature):
+        (free,) = check_formula("G Stop(x)", declared).free
+        assert (free.name, free.sort) == ("x", "car")
+        with pytest.raises(CheckError, match="Run"):
+            check_formula("G Run(x)", declared)
+    assert check(theory)["A"].name == "A"
+    assert [axiom.name for axiom in check(theory)] == ["A"]
