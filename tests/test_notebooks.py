@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 nbformat: Any = pytest.importorskip("nbformat", reason="the extra 'dev' is not installed")
 nbclient: Any = pytest.importorskip("nbclient", reason="the extra 'dev' is not installed")
 pytest.importorskip("ipykernel", reason="the extra 'dev' is not installed")
@@ -48,7 +50,7 @@ def executed(path: Path, folder: Path) -> Any:
     work = folder / "docs" / "notebooks"
     work.mkdir(parents=True)
     notebook = read(Path(shutil.copy(path, work)))
-    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
+    client = nbclient.NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3")
     client.km = client.create_kernel_manager()
     client.km.kernel_spec.argv[0] = sys.executable
     search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -68,8 +67,11 @@ class Followed:
                     self._take(line)
 
     def _take(self, line: bytes) -> None:
-        event = json.loads(line)
-        if event["event"] != "violation":
+        try:
+            event = read_json(line)
+        except JsonError:  # it was damaged since
+            return
+        if not isinstance(event, dict) or event.get("event") != "violation":
             return
         self.alarms.appendleft(event)
         while event["step"] // self.width >= _BUCKETS:

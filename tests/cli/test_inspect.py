@@ -106,6 +106,9 @@ def test_its_pages_and_files_are_part_of_the_package():
         "inspect.css",
         "inspect.js",
         "heat.js",
+        "live.css",
+        "live.js",
+        "scene.js",
         "formula.js",
         "icon.svg",
     }

@@ -12,6 +12,7 @@ from fotltn.web.connections import MAX_CONNECTIONS
 from fotltn.web.jobs import Lane
 from fotltn.web.serve import listen, server
 from fotltn.web.state import WebState
+from tests.patience import PATIENCE
 from tests.web.conftest import TOKEN, client_of, served
 
 
@@ -34,14 +35,14 @@ def test_silent_connections_are_closed(facts, monkeypatch):
     for running in served(facts):
         where = (running.address.host, running.address.port)
         silent = socket.create_connection(where, 10)
-        silent.settimeout(30)
+        silent.settimeout(PATIENCE)
         assert silent.recv(1) == b""  # after a moment
         silent.close()
         monkeypatch.setattr(connections, "SILENCE", 900)
         many = [socket.create_connection(where, 10) for _ in range(12)]
         with client_of(running) as client:
             assert client.get("/").status_code == 200
-        many[0].settimeout(30)
+        many[0].settimeout(PATIENCE)
         assert many[0].recv(1) == b""  # the oldest made room
         for one in many:
             one.close()
@@ -89,7 +90,7 @@ def test_work_of_who_went_away_is_given_up(crowded):
         while not running.started:
             await asyncio.sleep(0.01)
         base = f"http://{address.host}:{address.port}"
-        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=PATIENCE) as client:
             first = asyncio.create_task(client.get("/formula", params={"text": "F rain"}))
             while not state.jobs._open[Lane.HEAVY].total():
                 await asyncio.sleep(0.01)
