@@ -118,10 +118,12 @@ def ran(how: Sampling, stop: int | None = None) -> SamplingRun:
 
 
 def test_a_run_ends_when_it_is_enough():
-    every = ran(replace(LONG, sweeps=16)).result()
     first, again = (ran(replace(LONG, enough=1), stop) for stop in (None, 9))
-    assert first.reason == "chains agree after 20 of 36 sweeps"
-    assert first.result().sweeps == 16
+    assert first.done < LONG.burn_in + LONG.sweeps == 36
+    assert first.reason == f"chains agree after {first.done} of 36 sweeps"
+    counted = first.done - LONG.burn_in
+    assert first.result().sweeps == counted
+    every = ran(replace(LONG, sweeps=counted)).result()
     assert_same_worlds(first.result(), every)
     assert_same(first.result(), again.result())
 

@@ -63,7 +63,7 @@ def test_too_many_requests_are_told_to_come_back(facts, monkeypatch):
 @pytest.fixture
 def crowded(facts, monkeypatch):
     """A server on which every formula is heavy, and its state."""
-    monkeypatch.setattr("fotltn.web.state.HEAVY", -1)
+    monkeypatch.setitem(WebState.__init__.__globals__, "HEAVY", -1)
     taken, address = listen("127.0.0.1", None, TOKEN)
     state = WebState([facts], budget=2**28)
     running = server(state, address)
