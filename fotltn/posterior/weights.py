@@ -59,7 +59,9 @@ class LearnedWeights:
         scales = self.written.new_tensor([*sampler.scales.values()])
         old = scales * self.written
         slope = free.mean(1) - told.mean(1) + (self.written - old) / DEVIATION**2
-        new = (old + share * self._step(slope)).clamp(0.0, _MOST)
+        # What is 0 and would fall further stays, and pulls no other weight along.
+        moving = (old > 0) | (slope > 0)
+        new = (old + share * self._step(slope * moving, moving)).clamp(0.0, _MOST)
         for name, scale in zip(sampler.scales, (new / self.written).tolist(), strict=True):
             sampler.scales[name] = scale
 
@@ -68,11 +70,12 @@ class LearnedWeights:
         counts = sampler.false_cells(self._clauses)
         return torch.stack([counts[name] for name in self.sampler.scales]).to(torch.float64)
 
-    def _step(self, slope: Tensor) -> Tensor:
+    def _step(self, slope: Tensor, moving: Tensor) -> Tensor:
         """By Newton's method, where labels leave much open, as if they left less."""
         believed = torch.eye(len(slope), dtype=slope.dtype, device=slope.device) / DEVIATION**2
-        root = torch.linalg.cholesky(self.spread[0] + believed)
-        half = torch.linalg.solve_triangular(root, self.spread[1], upper=False)
+        free, told = self.spread * (moving.unsqueeze(0) & moving.unsqueeze(1))
+        root = torch.linalg.cholesky(free + believed)
+        half = torch.linalg.solve_triangular(root, told, upper=False)
         missing = torch.linalg.solve_triangular(root, half.T, upper=False)
         share, turn = torch.linalg.eigh((missing + missing.T) / 2)
         inner = turn.T @ torch.linalg.solve_triangular(root, slope.unsqueeze(-1), upper=False)
