@@ -240,8 +240,6 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
             raise SemanticsError(f"a step of the kind '{step.route}' is not compiled")
         if step.why == EQUATIONS:
             raise SemanticsError("a formula that is computed by the equations is not compiled")
-    with tracing():
-        prepared(model)  # facts are made ready outside
     names = tuple(n for n, t in model.predicates.items() if isinstance(t, Tensor))
     axes: dict[str, tuple[c.Axis, ...]] = {}
 
@@ -254,6 +252,7 @@ def compiled(prepared: Prepared, model: Tables, *, backend: str = "inductor") ->
     from torch.fx.experimental.proxy_tensor import make_fx
 
     with tracing():
+        prepared(model)  # facts are made ready outside
         graph = make_fx(run)(*(model.predicates[name].detach() for name in names))  # type: ignore[union-attr]
     # Loops over time hold too much for reductions that keep all of it in a GPU's registers.
     options: Any = {"triton.persistent_reductions": False} if backend == "inductor" else None

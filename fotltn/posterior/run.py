@@ -240,9 +240,7 @@ class SamplingRun:
             )
         plan, tables = sampler.structure, sampler.known
         learned = tuple(n for n in self.learned if n in self._problem.learned)
-        if len(learned) < len(
-            self.learned
-        ):  # beside what the problem speaks of, something was drawn
+        if len(learned) < len(self.learned):  # more was drawn than the problem speaks of
             said = self._problem.said()
             plan, tables = replace(said, tied=plan.tied, watched=plan.watched), self._problem.tables
         return Posterior(

@@ -172,7 +172,8 @@ class Sampler:
     @property
     def learned_weights(self) -> dict[str, float]:
         """Those of them that are learned."""
-        return {name: self.weights[name] for name in self.scales}
+        weights = self.weights
+        return {name: weights[name] for name in self.scales}
 
     def _there(self, name: str) -> Tensor:
         """Where all arguments of a predicate are present, with axes (trace, arguments …, time)."""

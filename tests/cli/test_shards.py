@@ -184,13 +184,18 @@ def test_a_killed_process_ends_all_and_the_next_start_goes_on(tmp_path, victim):
     assert digest(folder / "model") == expected
 
 
+def long_training(folder):
+    """Two processes in the middle of a training, by that which started them, and their numbers."""
+    process = start("fotltn", "train", project(folder, epochs=100_000), "--shards", 2)
+    numbers = children(process, 2)
+    wait_for(folder / "model.checkpoints", process)
+    return process, numbers
+
+
 @on_linux
 @pytest.mark.slow
 def test_a_killed_starter_takes_its_processes_along(tmp_path):
-    folder = project(tmp_path / "p", epochs=100_000)
-    process = start("fotltn", "train", folder, "--shards", 2)
-    numbers = children(process, 2)
-    wait_for(folder / "model.checkpoints", process)
+    process, numbers = long_training(tmp_path / "p")
     process.kill()
     process.communicate()
     until = time.monotonic() + PATIENCE
@@ -202,10 +207,7 @@ def test_a_killed_starter_takes_its_processes_along(tmp_path):
 @on_linux
 @pytest.mark.slow
 def test_an_interrupt_stops_all_after_an_epoch(tmp_path):
-    folder = project(tmp_path / "p", epochs=100_000)
-    process = start("fotltn", "train", folder, "--shards", 2)
-    numbers = children(process, 2)
-    wait_for(folder / "model.checkpoints", process)
+    process, numbers = long_training(tmp_path / "p")
     for number in (process.pid, numbers[0]):  # as a terminal would
         os.kill(number, signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
